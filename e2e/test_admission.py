@@ -91,6 +91,12 @@ def wait_for_answers(edits: Edits, more: int = 10) -> None:
     wait_until("edits to be answered", answered, timeout=300)
 
 
+def test_helm_tests_the_installation(operator: Kubectl) -> None:
+    said = operator.command("helm", "test", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--logs", timeout=330)
+    assert "The webhook answers." in said
+    assert "The metrics API answers." in said
+
+
 def test_killed_pods_let_nothing_in_and_are_back_after_a_restart(
     serving: Serving, operator: Kubectl, requests: Load
 ) -> None:

@@ -1,4 +1,4 @@
-"""The CRD, docs/resource.md and the code have the same table of conditions."""
+"""The CRD and the code have the same table of conditions."""
 
 import ast
 from collections.abc import Iterator
@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from pdinference.api.v1alpha1 import conditions
-from pdinference.api.v1alpha1.conditions import BY_NAME, POD_REASONS, TABLE, ConditionType
+from pdinference.api.v1alpha1.conditions import BY_NAME, TABLE, ConditionType
 from tests.api.schemas import ROOT
-from tests.conftest import REPOSITORY, Golden
+from tests.conftest import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "resource.md"
-BEGIN, END = "<!-- conditions: made by `make generate` -->\n", "<!-- end of conditions -->\n"
 SOURCE = REPOSITORY / "operator" / "pdinference"
 JUDGING = (
     "planning/status",
@@ -23,34 +21,6 @@ JUDGING = (
     "planning/exposure.py",
 )
 """Where reasons are made; those of Autoscaling are in planning/scaling/condition.py."""
-
-
-def table() -> str:
-    """The table as Markdown."""
-    rows = [f"| `{row.name}` | {_when(row)} | {_reasons(row)} | {row.present or 'always'} |" for row in TABLE]
-    pods = ", ".join(f"`{name}`" for name in sorted(POD_REASONS))
-    return "\n".join(
-        ["| type | when | reasons | present |", "| --- | --- | --- | --- |", *rows, "", f"Reasons of pods: {pods}.", ""]
-    )
-
-
-def _when(row: ConditionType) -> str:
-    return "<br>".join(f"**{status}**: {text}" for status, text in row.when.items())
-
-
-def _reasons(row: ConditionType) -> str:
-    """The reasons of each status; those of pods, which many have, by that name."""
-    lines = []
-    for status, names in row.reasons.items():
-        own = [f"`{name}`" for name in sorted(names - POD_REASONS if names >= POD_REASONS else names)]
-        lines.append(f"**{status}**: {', '.join([*own, *(['those of pods'] if names >= POD_REASONS else [])])}")
-    return "<br>".join([*lines, *([f"and those of {row.foreign}"] if row.foreign else [])])
-
-
-def test_the_table_in_the_docs_is_the_one_in_the_code(golden: Golden) -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, behind = rest.partition(END)
-    golden(PAGE, f"{before}{BEGIN}\n{table()}\n{END}{behind}")
 
 
 def test_the_crd_names_every_condition() -> None:

@@ -39,21 +39,23 @@ class FakeApi(ApiServer):
 
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         self._note("get", path)
-        if "labelSelector" in query:  # a list; selectors are not looked at
-            items = [body for place, body in sorted(self.objects.items()) if place.rpartition("/")[0] == path]
-            return {"items": deepcopy(items)}
+        if query.keys() & {"labelSelector", "limit"}:
+            return {"items": deepcopy(self._listed(path, query))}
         return deepcopy(self._found(path))
 
     async def page(self, path: str, *, most: int, **query: str) -> bytes:
         """A list, complete and on one page."""
         self._note("get", path)
+        items = self._listed(path, query)
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
+
+    def _listed(self, path: str, query: Mapping[str, str]) -> list[Json]:
         wanted = [part.partition("=") for part in query.get("labelSelector", "").split(",") if part]
-        items = [
+        return [
             body
             for place, body in sorted(self.objects.items())
             if place.rpartition("/")[0] == path and _selected(body["metadata"].get("labels") or {}, wanted)
         ]
-        return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
         """Like the real one, in what concerns `replicas`: a manager that applies without it gives it up."""
@@ -82,7 +84,7 @@ class FakeApi(ApiServer):
             body["metadata"]["replicasHeldBy"] = "hpa"
             self.put(path, body)
 
-    async def create(self, path: str, manifest: Json) -> Json:
+    async def create(self, path: str, manifest: Json, **query: str) -> Json:
         self._note("create", path)
         full = f"{path}/{manifest['metadata']['name']}"
         if full in self.objects:

@@ -7,8 +7,7 @@ import pytest
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.command import Command
-from pdinference.engine.group import group_script
+from pdinference.engine.command import Command, script
 from pdinference.engine.scripts import group_member
 from pdinference.engine.vllm import engine_command
 
@@ -42,7 +41,7 @@ def test_all_nodes_connect_to_the_first_pod_of_their_instance(commands: list[Com
 
 def test_the_script_reaches_the_pod_as_it_is(commands: list[Command]) -> None:
     for command in commands:
-        assert as_the_kubelet_runs(command)[:4] == ["python3", "-I", "-c", group_script()]
+        assert as_the_kubelet_runs(command)[:4] == ["python3", "-I", "-c", script("group_member")]
 
 
 def test_only_the_first_node_has_api_servers(resource: Make) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pdinference.api.names import GROUP_BROKEN_EXIT
-from pdinference.engine.group import group_script
+from pdinference.engine.command import script
+from tests.ports import free_port
 
 SERVER = """
 import signal, sys, time
@@ -34,7 +35,7 @@ class Node:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", group_script(), *arguments],
+            [sys.executable, "-I", "-c", script("group_member"), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -61,9 +62,7 @@ class Node:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-    return number
+    return free_port()
 
 
 @pytest.fixture
@@ -171,6 +170,8 @@ def test_a_stranger_is_not_taken_for_a_node(start: Start, port: int) -> None:
 
 def test_nothing_but_the_standard_library_is_needed() -> None:
     imported = {
-        line.split()[1].split(".")[0] for line in group_script().splitlines() if line.startswith(("import ", "from "))
+        line.split()[1].split(".")[0]
+        for line in script("group_member").splitlines()
+        if line.startswith(("import ", "from "))
     }
     assert imported <= sys.stdlib_module_names

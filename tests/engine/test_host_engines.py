@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from pdinference.api.names import Role
 from pdinference.engine.command import Command, variable
 from pdinference.engine.host_local import launcher_command
 from pdinference.engine.scripts import host_engines
+from tests.ports import free_port
 
 ENGINE = """
 import http.server, os, signal, sys, threading, time
@@ -94,10 +94,13 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-    return number
+def exit_twice(launched: Launched, engine: str) -> None:
+    """Let an engine exit, start anew, and exit again, after which it pauses."""
+    launched.get(engine, "/exit")
+    launched.says(f"{engine}: serving", times=2)
+    launched.pid(engine)
+    launched.get(engine, "/exit")
+    launched.says(f"Error: {engine} has ended", times=2)
 
 
 Launch = Callable[..., Launched]
@@ -108,7 +111,7 @@ def launch() -> Iterator[Launch]:
     started: list[Launched] = []
 
     def start(*, startup: float = 30, **programs: str) -> Launched:
-        ports = {name: _free_port() for name in ("decode-0", "parameter-0", "launcher")}
+        ports = {name: free_port() for name in ("decode-0", "parameter-0", "launcher")}
         words = []
         for index, name in enumerate(("decode-0", "parameter-0")):
             program = programs.get(name.partition("-")[0], ENGINE)
@@ -153,12 +156,7 @@ def test_it_is_ready_while_a_d_engine_is(launch: Launch) -> None:
     launched = launch()
     launched.ready(path="/startup")
     launched.ready()
-    # The second failure within minutes leads to a pause, in which D does not answer.
-    for times in (2, 3):
-        launched.get("decode-0", "/exit")
-        if times == 2:
-            launched.says("decode-0: serving", times=times)
-            launched.pid("decode-0")
+    exit_twice(launched, "decode-0")
     launched.ready(503)
     assert launched.pid("parameter-0")
 
@@ -185,12 +183,7 @@ def test_sigterm_lets_all_engines_drain_and_ends_with_them(launch: Launch) -> No
 def test_sigterm_ends_it_while_an_engine_waits_for_its_next_start(launch: Launch) -> None:
     launched = launch()
     launched.ready(path="/startup")
-    for times in (2, 3):
-        launched.get("parameter-0", "/exit")
-        launched.says("Error: parameter-0 has ended", times=times - 1)
-        if times == 2:
-            launched.says("parameter-0: serving", times=times)
-            launched.pid("parameter-0")
+    exit_twice(launched, "parameter-0")
     launched.process.send_signal(signal.SIGTERM)
     assert launched.process.wait(WAIT_S) == 3
     launched.says("decode-0: drained")
@@ -234,6 +227,12 @@ def test_long_and_unfinished_lines_are_copied(launch: Launch) -> None:
     assert launched.process.wait(WAIT_S) == 4
     launched.says("decode-0: last")
     assert sum(line.count("x") for line in launched.lines if line.startswith("decode-0: x")) == 200_000
+
+
+def test_pauses_grow_to_five_minutes_and_stay_there() -> None:
+    """An engine that fails at once has started 1,000 times after three and a half days."""
+    pauses = [host_engines.pause_seconds(starts) for starts in (0, 1, 2, 3, 4, 5, 6, 7, 8, 100_000)]
+    assert pauses == [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
 def test_the_arguments_of_the_command_are_those_that_it_reads() -> None:

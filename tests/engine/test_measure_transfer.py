@@ -13,6 +13,7 @@ import pytest
 from pdinference.engine.scripts import measure_transfer
 from pdinference.engine.scripts.measure_transfer import Settings, accepted, facts, lanes, listening
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
+from tests.ports import free_port
 
 RUN = "t"
 LOG = """[1] [vm:1:0] parser.c:2587 UCX  INFO  UCX_* env variables: UCX_TLS=all (b/c)
@@ -61,8 +62,7 @@ def test_strangers_are_dropped_and_the_pod_of_d_is_not() -> None:
 
 @pytest.mark.vllm
 def test_two_processes_move_kv_cache(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     text = Path(measure_transfer.__file__).read_text(encoding="utf-8")
 
     def start(name: str, peer: str) -> subprocess.Popen[bytes]:

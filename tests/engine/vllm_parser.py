@@ -13,7 +13,10 @@ from pdinference.engine.vllm import engine_command
 @functools.cache
 def parser() -> Any:
     """The parser of `vllm serve`; importing vLLM takes half a minute."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
+    try:
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
+    except ModuleNotFoundError:  # vLLM 0.33
+        from vllm.entrypoints.common.cli_args import make_arg_parser  # noqa: PLC0415
     from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
 
     return make_arg_parser(FlexibleArgumentParser())

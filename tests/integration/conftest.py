@@ -17,6 +17,7 @@ from tests.charts.helm import NAMESPACE
 from tests.conftest import REPOSITORY, example_documents
 from tests.integration.kubernetes import ELSEWHERE, Kubernetes
 from tests.integration.operators import Operators
+from tests.integration.registries import serving
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.webhook import Webhook
 from tests.integration.world import World
@@ -27,6 +28,13 @@ def cluster() -> Iterator[Cluster]:
     # A name of its own lets two checkouts be tested at once.
     with Cluster.fresh(os.environ.get("PDINFERENCE_CLUSTER", "integration"), nodes=0) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """A registry of the test's own."""
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The operator as a process, as in production."""
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,14 +8,9 @@ from pathlib import Path
 import aiohttp
 
 from tests.integration.world import until
+from tests.ports import free_port
 
 RECONCILED = "pdinference_reconcile_total"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 class OperatorProcess:

@@ -13,10 +13,11 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, SCALER
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from tests.integration import aggregated
-from tests.integration.operator_process import OperatorProcess, free_port
+from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.vllm_metrics import FakeVllm, Load
 from tests.integration.world import READY_STATUS, World, until
+from tests.ports import free_port
 
 SERVICE = "metrics"
 _AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}

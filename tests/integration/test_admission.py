@@ -15,12 +15,12 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 from tests.integration.front import in_front
-from tests.integration.operator_process import free_port
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_8B
+from tests.ports import free_port
 
 LARGE = {"model": {"source": {"path": "/models/tiny"}, "architecture": {"config": LLAMA_8B}}}
 L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}

@@ -2,11 +2,9 @@
 
 import hashlib
 import re
-import socket
 import subprocess
 import tarfile
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +12,8 @@ import pytest
 from e2e import digests
 from e2e.cluster.build import binary
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.waiting import wait_until
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-
-
-@pytest.fixture
-def registry() -> Iterator[str]:
-    """A registry of the test's own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    with subprocess.Popen([binary("crane"), "registry", "serve", f"--address={address}"]) as process:
-        wait_until("the registry", lambda: answers(address), timeout=60)
-        yield address
-        process.terminate()
-
-
-def answers(address: str) -> bool:
-    host, _, port = address.partition(":")
-    with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
 
 
 def push(reference: str, content: Path) -> None:

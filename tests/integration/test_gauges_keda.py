@@ -10,13 +10,13 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from tests.integration.keda import real_keda
-from tests.integration.operator_process import free_port
 from tests.integration.operators import Operators
 from tests.integration.prometheus import Prometheus, Target, page
 from tests.integration.scale_target import recommended
 from tests.integration.scaling_world import QUICK, ScalingWorld
 from tests.integration.vllm_metrics import FakeVllm, Load
 from tests.integration.world import World, until
+from tests.ports import free_port
 
 OPERATORS = "operators"
 QUEUE = {

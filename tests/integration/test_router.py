@@ -15,9 +15,9 @@ import pytest
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import POD
-from tests.integration.operator_process import free_port
 from tests.integration.proxy import Proxy
 from tests.integration.world import World, until
+from tests.ports import free_port
 from tests.router.engines import Engine
 
 REVISION = "abc"

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.console import say
 from pdinference.api.names import GROUP_BROKEN_EXIT
-from pdinference.engine.group import group_script
+from pdinference.engine.command import script
 
 _PORT = 29600
 _ADDRESSES = ("198.51.100.1", "198.51.100.2")  # RFC 5737; they exist only in the namespaces of this test
@@ -64,7 +64,7 @@ def member(network: Network, rank: int) -> "Iterator[subprocess.Popen[str]]":
     """One node of an instance of two, with a stand-in for vLLM."""
     serve = "import time; print('serving', flush=True); time.sleep(600)"
     arguments = (str(rank), "2", _ADDRESSES[0], str(_PORT), "0", sys.executable, "-c", serve)
-    words = ["nsenter", f"--net=/run/netns/{network.nodes[rank]}", sys.executable, "-I", "-c", group_script()]
+    words = ["nsenter", f"--net=/run/netns/{network.nodes[rank]}", sys.executable, "-I", "-c", script("group_member")]
     process = subprocess.Popen(
         [*words, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

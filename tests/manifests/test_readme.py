@@ -1,4 +1,4 @@
-"""The README's steps are consistent: its manifests are valid, and its requests use existing objects."""
+"""The steps of the quick start are consistent: manifests are valid, and requests use existing objects."""
 
 import json
 import re
@@ -11,12 +11,12 @@ from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import REPOSITORY
 
-_STEPS = (REPOSITORY / "README.md").read_text(encoding="utf-8").split("## On your own cluster")[1]
+_STEPS = (REPOSITORY / "docs" / "quick-start.md").read_text(encoding="utf-8").split("## On your own cluster")[1]
 _SETTINGS = RenderSettings(router_image="registry.example/router:1")
 _APPLIED = re.findall(r"kubectl apply -f - <<EOF\n(.*?)\n +EOF\n", _STEPS, re.DOTALL)
 
 
-def test_the_resource_of_the_readme_is_valid() -> None:
+def test_the_resource_of_the_quick_start_is_valid() -> None:
     (document,) = _APPLIED
     found = examine(yaml.safe_load(dedent(document)), _SETTINGS)
     assert found.resource is not None
@@ -24,7 +24,7 @@ def test_the_resource_of_the_readme_is_valid() -> None:
     assert not found.warnings
 
 
-def test_the_question_of_the_readme_reaches_its_model() -> None:
+def test_the_question_of_the_quick_start_reaches_its_model() -> None:
     resource = examine(yaml.safe_load(dedent(_APPLIED[0])), _SETTINGS).resource
     assert resource is not None
     services = {o["metadata"]["name"]: o for o in render(resource, _SETTINGS).objects if o["kind"] == "Service"}

@@ -27,7 +27,7 @@ def inputs(*pods: PodSummary, serve: bool = True) -> StatusInputs:
         SERVING,
         desired={D: 2, Role.ROUTER: 1},
         aggregated=frozenset({"r1"}),
-        transfer_path=Path(host_local=True, instances=2, parameter_instances=1),
+        transfer_path=Path(decode_instances=2, parameter_instances=1),
         pods=(*pods, pod(Role.ROUTER)),
         decode_computes_prompts=serve,
     )

@@ -138,6 +138,12 @@ def _printer_columns() -> list[Schema]:
         _column("D-Scaling", ".status.roles.decode.scaling", "D: load per pod/target, range of pods.", priority=1),
         _column("KV", '.status.conditions[?(@.type=="KVTransfer")].reason', "KV transfer from P to D.", priority=1),
         _column(
+            "Objectives",
+            '.status.conditions[?(@.type=="ObjectivesMet")].reason',
+            "Whether requests keep spec.objectives.",
+            priority=1,
+        ),
+        _column(
             "Status",
             '.status.conditions[?(@.type=="Ready")].message',
             "Message of the condition Ready.",

@@ -70,6 +70,11 @@ class PodEngine:
     container: str
     ready: bool
 
+    @property
+    def shares_pod(self) -> bool:
+        """Whether its pod is one of the path HostLocal."""
+        return self.port_name != ENGINE_PORT_NAME
+
 
 def engines_of(pod: Json) -> tuple[PodEngine, ...]:
     """The engines of a pod of P or D. Their number is bounded, whatever the pod contains."""

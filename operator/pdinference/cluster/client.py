@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kubernetes.aio.config import (
     load_incluster_config,
     load_kube_config,
 )
+from yaml import YAMLError
 
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
@@ -74,6 +76,11 @@ class ConfigurationError(Exception):
     """The connection to the API server cannot be configured."""
 
 
+_NOT_A_KUBECONFIG = (YAMLError, UnicodeDecodeError, TypeError, AttributeError, KeyError)
+"""What the client raises for a file of another kind; it does not check the file's structure."""
+_UNREADABLE = (ConfigException, OSError, *_NOT_A_KUBECONFIG)
+
+
 async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
     """Load address and credentials of the API server.
 
@@ -92,8 +99,8 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
                 client_configuration=configuration,
                 persist_config=False,
             )
-    except (ConfigException, OSError) as error:
-        raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
+    except _UNREADABLE as error:
+        raise _not_logged_in(error) from error
     configuration.connection_pool_maxsize = _CONNECTIONS
     # A proxy is used only if the kubeconfig names one, as in Kopf. Reading proxies from the environment and ~/.netrc
     # would cost a thread switch for each request.
@@ -111,10 +118,15 @@ def default_namespace(kubeconfig: Path | None = None, context: str | None = None
         if _in_cluster(kubeconfig, context):
             return _OWN_NAMESPACE.read_text(encoding="ascii").strip()
         contexts, current = list_kube_config_contexts(None if kubeconfig is None else str(kubeconfig))  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
-        raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
+    except _UNREADABLE as error:
+        raise _not_logged_in(error) from error
     chosen = current if context is None else next((c for c in contexts if c["name"] == context), {})
     return str(chosen.get("context", {}).get("namespace") or "default")
+
+
+def _not_logged_in(error: Exception) -> ConfigurationError:
+    kind = "the kubeconfig is not valid: " if isinstance(error, _NOT_A_KUBECONFIG) else ""
+    return ConfigurationError(f"cannot log in to a cluster: {kind}{error}")
 
 
 def _in_cluster(kubeconfig: Path | None, context: str | None) -> bool:
@@ -184,14 +196,52 @@ class ApiServer:
             ApiError: The watch could not begin, or broke off.
         """
         options = {"watch": "true", "timeoutSeconds": str(seconds), **query}
+        async with self._opened(_Request("GET", path, query=options), silence) as stream:
+            async for line in stream.content:
+                yield msgspec.json.decode(line)
+
+    async def chunks(self, path: str, **query: str) -> AsyncIterator[bytes]:
+        """A response of any length, such as a log, as it comes.
+
+        Raises:
+            ApiError: It could not begin, or broke off.
+        """
+        async with self._opened(_Request("GET", path, query=query, accept="*/*"), silence=None) as stream:
+            async for chunk in stream.content.iter_any():
+                yield chunk
+
+    @asynccontextmanager
+    async def websocket(self, path: str, protocol: str, **query: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket to a subresource, such as `portforward` of a pod. It takes no limit of time.
+
+        Raises:
+            ApiError: The API server does not open it.
+        """
+        client, headers = self._client, {"User-Agent": self._user_agent}
+        await client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        rest = client.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()  # as in kubernetes.aio.stream
+        url = f"{client.configuration.host}{path}?{urlencode(query)}"
+        proxy = {"proxy": rest.proxy, "proxy_headers": rest.proxy_headers} if rest.proxy else {}
+        try:
+            opened = await rest.pool_manager.ws_connect(url, headers=headers, protocols=[protocol], **proxy)
+        except aiohttp.WSServerHandshakeError as error:
+            raise ApiError(error.status, "Refused", f"{path}: {error.message} (HTTP {error.status})") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ApiError.unreachable(error) from error
+        async with opened as socket:
+            yield socket
+
+    @asynccontextmanager
+    async def _opened(self, request: _Request, silence: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_TIMEOUT.sock_connect, sock_read=silence)
         try:
-            response = await _sent(self._client, _Request("GET", path, query=options), limits)
+            response = await _sent(self._client, request, limits)
             if response.status not in _OK:
                 raise ApiError.from_response(response.status, response.headers, await response.read())
             async with response.response as stream:
-                async for line in stream.content:
-                    yield msgspec.json.decode(line)
+                yield stream
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ApiError.unreachable(error) from error
 
@@ -219,9 +269,9 @@ class ApiServer:
         metadata = {**manifest["metadata"], "resourceVersion": _OF_NO_OBJECT}
         return await self.apply(path, {**manifest, "metadata": metadata}, manager=manager)
 
-    async def create(self, path: str, manifest: Json) -> Json:
-        """Create an object."""
-        return await self._request("POST", path, body=manifest)
+    async def create(self, path: str, manifest: Json, **query: str) -> Json:
+        """Create an object; nothing is stored with `dryRun="All"`."""
+        return await self._request("POST", path, body=manifest, query=query)
 
     async def create_from_yaml(self, path: str, manifest: Json) -> Json:
         """Create an object from YAML, so that untyped fields (`RawExtension`) are stored in the server's own JSON form.

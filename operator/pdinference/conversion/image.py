@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pdinference.api.v1alpha1.engine import Engine
-from pdinference.checks.options import is_listed_version, is_official, listed
+from pdinference.checks.options import is_official, listed, listed_version
 from pdinference.conversion.launch import Finding, Remark, Unresolved
 
 _SERVER = re.compile(r"(?:.*/)?vllm-openai(?:-[\w.-]*)?(?:[:@].*)?")
@@ -23,7 +23,7 @@ def image_settings(image: str | None) -> Iterator[Finding]:
     version, _ = listed()
     if isinstance(image, Unresolved):
         yield Remark(f"image {image}", f"The default is {_DEFAULT}; set engine.image for another one.")
-    elif is_official(image) and not is_listed_version(image):
+    elif is_official(image) and not listed_version(image):
         yield Remark(
             f"image {image}",
             f"The default is {_DEFAULT}: options were compared with vLLM {version}, and P and D need its connectors. "

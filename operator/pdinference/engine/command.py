@@ -1,6 +1,8 @@
 """The command of a container: an argument vector and environment variables, as data."""
 
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 EnvironmentVariable = dict[str, Any]
@@ -40,6 +42,21 @@ def resource_variable(name: str, resource: str) -> EnvironmentVariable:
 def secret_variable(name: str, secret: str, key: str) -> EnvironmentVariable:
     """A variable with a value from a Secret, which the operator does not read."""
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+@cache
+def script(name: str) -> str:
+    """Source of a program or module in `engine/scripts`."""
+    return files("pdinference.engine").joinpath(f"scripts/{name}.py").read_text(encoding="utf-8")
+
+
+def script_program(name: str) -> tuple[str, ...]:
+    """The words that run a program in `engine/scripts`; its arguments follow.
+
+    The image does not need to contain this package. A mounted file would need a ConfigMap, which the operator may not
+    create.
+    """
+    return ("python3", "-I", "-c", literal(script(name)))
 
 
 def literal(text: str) -> str:

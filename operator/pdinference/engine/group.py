@@ -1,12 +1,9 @@
 """vLLM instances on several nodes (vllm/entrypoints/cli/serve.py, run_headless)."""
 
-from functools import cache
-from importlib.resources import files
-
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.engine import lifecycle
-from pdinference.engine.command import EnvironmentVariable, literal, pod_field_variable
+from pdinference.engine.command import EnvironmentVariable, pod_field_variable, script_program
 
 _INDEX, _REVISION = "PDINFERENCE_POD_INDEX", "PDINFERENCE_REVISION"
 
@@ -21,7 +18,7 @@ def group_program(program: tuple[str, ...], name: str, node_rank: int, nodes: in
         nodes: Number of nodes of the instance.
     """
     arguments = (node_rank, nodes, _leader(name), names.GROUP_PORT, lifecycle.PRE_STOP_SECONDS)
-    return ("python3", "-I", "-c", literal(group_script()), *map(str, arguments), *program)
+    return (*script_program("group_member"), *map(str, arguments), *program)
 
 
 def group_arguments(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
@@ -45,12 +42,6 @@ def group_environment() -> list[EnvironmentVariable]:
         pod_field_variable(_REVISION, f"metadata.labels['{names.LABEL_REVISION}']"),
         pod_field_variable("VLLM_HOST_IP", "status.podIP"),
     ]
-
-
-@cache
-def group_script() -> str:
-    """Source of the program in the containers, because the image does not need to contain this package."""
-    return files("pdinference.engine").joinpath("scripts/group_member.py").read_text(encoding="utf-8")
 
 
 def _leader(name: str) -> str:

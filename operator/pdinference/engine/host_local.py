@@ -1,14 +1,12 @@
 """Engines that share a pod (the path HostLocal): their environment, and the launcher of several in one container."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib.resources import files
 
 from pdinference.api.engines import Slot, slots
 from pdinference.api.names import LAUNCHER_PORT
 from pdinference.api.v1alpha1 import Spec
 from pdinference.engine import lifecycle
-from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
+from pdinference.engine.command import Command, EnvironmentVariable, script_program, variable
 
 Engines = Sequence[tuple[Slot, Command]]
 
@@ -48,7 +46,7 @@ def launcher_command(engines: Engines, startup_seconds: int) -> Command:
         lifecycle.LIVENESS_FAILURES,
     )
     return Command(
-        program=("python3", "-I", "-c", literal(_script()), *map(str, numbers)),
+        program=(*script_program("host_engines"), *map(str, numbers)),
         arguments=tuple(word for slot, command in engines for word in _words(slot, command, common)),
         environment=tuple(common),
     )
@@ -64,8 +62,3 @@ def _common(engines: Engines) -> list[EnvironmentVariable]:
     """Variables with the same value in all engines, among them all whose value only the kubelet knows."""
     environments = [command.environment for _, command in engines]
     return [entry for entry in environments[0] if all(entry in other for other in environments)]
-
-
-@cache
-def _script() -> str:
-    return files("pdinference.engine").joinpath("scripts/host_engines.py").read_text(encoding="utf-8")

@@ -1,7 +1,5 @@
 """KV cache tiers with vLLM's OffloadingConnector (vllm/v1/kv_offload), and the sidecar that limits the disk tier."""
 
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from pdinference.api.names import Role
@@ -10,7 +8,7 @@ from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.engine import EngineOptions
 from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier, KVTiers
 from pdinference.engine.cache_folder import cache_folder
-from pdinference.engine.command import Command, literal
+from pdinference.engine.command import Command, literal, script
 
 DISK_TIER_MOUNT = "/kv-disk"
 """Mount path of the disk tier's volume."""
@@ -49,10 +47,5 @@ def _folder(resource: PDInference, own: RoleSpec) -> str:
 
 def disk_tier_command(disk: DiskTier) -> Command:
     """Command of the sidecar that deletes old files. vLLM deletes none, and a full volume causes eviction."""
-    arguments = ("-I", "-c", _script(), DISK_TIER_MOUNT, str(tier_bytes(disk.size)), SHM_MOUNT)
+    arguments = ("-I", "-c", script("bound_disk_tier"), DISK_TIER_MOUNT, str(tier_bytes(disk.size)), SHM_MOUNT)
     return Command(program=("python3",), arguments=tuple(literal(argument) for argument in arguments))
-
-
-@cache
-def _script() -> str:
-    return files("pdinference.engine").joinpath("scripts/bound_disk_tier.py").read_text(encoding="utf-8")

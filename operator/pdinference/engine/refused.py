@@ -6,8 +6,9 @@ limited.
 
 from collections.abc import Collection
 
-from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
+from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS, OWNED_ENVIRONMENT
 
+_ENABLE, _DISABLE = "enable-", "disable-"
 _TLS = "the router and the probes call vLLM without TLS; for clients, use spec.router.tls"
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
@@ -90,6 +91,19 @@ REFUSED_ENVIRONMENT: dict[str, str] = (
 """Variables that neither fields nor overlays may set on the vLLM container."""
 
 
+_SWITCHES = {name: why for name, why in (OWNED_ARGUMENTS | REFUSED_ARGUMENTS).items() if name.startswith(_ENABLE)}
+"""Switches that args cannot turn off under another name either."""
+
+
+def _positive(name: str) -> str:
+    """The switch that an option turns off under another name.
+
+    Source: `EnableDisableAction` in vllm/utils/argparse_utils.py of vLLM 0.33, which calls the opposite of
+    `--enable-lora` `--disable-lora`. Earlier releases call it `--no-enable-lora`.
+    """
+    return f"{_ENABLE}{name.removeprefix(_DISABLE)}" if name.startswith(_DISABLE) else name
+
+
 def refused_argument(name: str, known: Collection[str]) -> str | None:
     """Why an option is rejected; None if it is not.
 
@@ -100,6 +114,8 @@ def refused_argument(name: str, known: Collection[str]) -> str | None:
     plain = name.removeprefix("no-")
     if plain in REFUSED_ARGUMENTS:
         return REFUSED_ARGUMENTS[plain]
+    if (positive := _positive(plain)) in _SWITCHES:
+        return _SWITCHES[positive]
     if name in known:
         return None
     return next((why for option, why in REFUSED_ARGUMENTS.items() if option.startswith(plain)), None)

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
-from pdinference.engine.command import literal
+from pdinference.engine.command import literal, script_program
 
 
 @dataclass(frozen=True)
@@ -55,5 +54,4 @@ def measuring_program(
         "seconds": seconds,
         "limit": limit,
     }
-    script = files("pdinference.engine").joinpath("scripts/measure_transfer.py").read_text(encoding="utf-8")
-    return ("python3", "-I", "-c", literal(script), literal(json.dumps(settings)))
+    return (*script_program("measure_transfer"), literal(json.dumps(settings)))

@@ -20,6 +20,7 @@ from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.memory.moved import Moved
+from pdinference.planning.objectives import Objectives
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.planning.transfer import ON_CPU, Path
@@ -90,6 +91,7 @@ class Desired:
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready.
         transfer_path: How the KV cache goes from P to D; None if it does not.
+        objectives: The latency objectives; None without any.
     """
 
     uid: str
@@ -112,6 +114,7 @@ class Desired:
     sleeps_after: int | None = None
     decode_computes_prompts: bool = True
     transfer_path: Path | None = ON_CPU
+    objectives: Objectives | None = None
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -174,6 +177,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
         transfer_path=_path(spec, examination.memory.moved),
+        objectives=Objectives.of(spec.objectives),
     )
     return desired, children
 
@@ -206,9 +210,8 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,
         ranks=spec.decode.parallelism.tensor,
-        host_local=spec.host_local is not None,
         reason=spec.transfer.path_reason,
-        instances=1 if spec.host_local is None else spec.host_local.decode,
+        decode_instances=1 if spec.host_local is None else spec.host_local.decode,
         parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
         token_bytes=int(as_it_is) if as_it_is else None,
         fp8_token_bytes=int(in_fp8) if in_fp8 else None,

@@ -14,7 +14,7 @@ from pdinference.manifests.keda import metric_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
-from pdinference.manifests.pods.engine_containers import apart
+from pdinference.manifests.pods.engine_containers import has_container_per_engine
 from pdinference.manifests.pods.own_volumes import own_volume_problems
 from pdinference.manifests.settings import RenderSettings
 
@@ -56,7 +56,9 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
     for key in spec.router.service.annotations:
         yield from service_annotation(key, f"spec.router.service.annotations.{key}", Allowance(policy))
     for part, role in (("parameter", spec.parameter), ("decode", spec.decode)):
-        allowance = Allowance(policy, has_token, _requested(resource.spec, role), apart(resource.spec))
+        allowance = Allowance(
+            policy, has_token, _requested(resource.spec, role), has_container_per_engine(resource.spec)
+        )
         yield from overlay_problems(f"spec.{part}.podTemplate", role.pod_template, allowance)
     yield from overlay_problems("spec.router.podTemplate", spec.router.pod_template, Allowance(policy))
     yield from own_volume_problems("spec.router.podTemplate", spec.router.pod_template)

@@ -15,7 +15,7 @@ from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
 from pdinference.manifests.pods.devices import added_capabilities
-from pdinference.manifests.pods.engine_containers import EngineContainer, apart, engine_containers
+from pdinference.manifests.pods.engine_containers import EngineContainer, engine_containers, has_container_per_engine
 from pdinference.manifests.pods.hardening import hardened
 from pdinference.manifests.pods.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.pods.model_volumes import model_mounts, model_volumes
@@ -56,7 +56,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         | (names.node_labels(node_rank) if several else {}),
         image=resource.spec.engine.image,
         containers=[_container(container) for container in containers],
-        shares_processes=apart(resource.spec),
+        shares_processes=has_container_per_engine(resource.spec),
         capabilities={"drop": ["ALL"], **added_capabilities(rdma, settings.policy)},
         scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
@@ -99,7 +99,7 @@ def _overlays(spec: Spec, role: Role, own: RoleSpec) -> list[Mapping[str, Any]]:
     if spec.host_local is None:
         return [own.pod_template]
     both = [(each, spec.of(each).pod_template) for each in ENGINE_ROLES]
-    if not apart(spec):
+    if not has_container_per_engine(spec):
         return [overlay for _, overlay in both]
     names_of = {each: [slot.name for slot in slots(spec.host_local) if slot.role is each] for each in ENGINE_ROLES}
     return [for_containers(overlay, names.ENGINE_CONTAINER, names_of[each]) for each, overlay in both]

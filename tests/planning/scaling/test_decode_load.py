@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.decode_load import BUSY_POD_CAP, DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.decode_load import BUSY_POD_CAP, DecodeWindow, decode_load
 
 IDLE = 0.0044
 
@@ -43,14 +43,6 @@ def test_where_the_cache_does_not_slow_the_pod_down_load_is_utilisation() -> Non
 def test_without_knowing_an_idle_pod_load_is_utilisation() -> None:
     assert window(0.4, 0.02).load(None) == pytest.approx(0.4)
     assert window(0.4, 0).load(IDLE) == pytest.approx(0.4)
-
-
-def test_the_idle_pace_is_the_best_ever_seen() -> None:
-    assert idle_token_seconds([]) is None
-    assert idle_token_seconds([window()]) is None
-    assert idle_token_seconds([window(0.1, 0.02), window(0.1, 0.01)]) == 0.01
-    assert idle_token_seconds([window(0.1, 0.02)], known=0.005) == 0.005
-    assert idle_token_seconds([], known=0.005) == 0.005
 
 
 def test_requests_that_reach_p_count_before_d_has_them() -> None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from pdinference.engine.command import literal
+from pdinference.engine.command import literal, script, script_program
 
 _FOLDER = "/tmp/pdinference"  # noqa: S108 - /tmp is a volume of the pod
 
@@ -34,19 +32,9 @@ class OwnClass:
         }
 
     def program(self, program: tuple[str, ...]) -> tuple[str, ...]:
-        """The launcher of vLLM. vLLM and its child processes can then import the script by its module name.
-
-        The image does not need to contain the script. A mounted file would need a ConfigMap, which the operator may not
-        create.
-        """
-        launcher, connector = (literal(_script(name)) for name in ("with_module", self.script))
-        return ("python3", "-I", "-c", launcher, self._module, connector, _FOLDER, *program)
+        """The launcher of vLLM. vLLM and its child processes can then import the script by its module name."""
+        return (*script_program("with_module"), self._module, literal(script(self.script)), _FOLDER, *program)
 
     @property
     def _module(self) -> str:
         return f"pdinference_{self.script}"
-
-
-@cache
-def _script(name: str) -> str:
-    return files("pdinference.engine").joinpath(f"scripts/{name}.py").read_text(encoding="utf-8")

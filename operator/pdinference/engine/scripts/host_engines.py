@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _ANSWERS = "decode"
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10.0, 300.0
-"""As the kubelet's: the first new start is at once."""
+_PAUSES_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""As the kubelet's: the first new start is at once, and the last pause is that before all later ones."""
 _FORGOTTEN_SECONDS = 600.0
 """An engine that was up for so long starts at once again."""
 _LONGEST_LINE = 65536
@@ -54,6 +54,11 @@ def definitions(words: list[str]) -> Iterator[Definition]:
         port = int(next(rest))
         environment = dict(next(rest).split("=", 1) for _ in range(int(next(rest))))
         yield Definition(name, port, environment, [next(rest) for _ in range(int(next(rest)))])
+
+
+def pause_seconds(starts: int) -> float:
+    """Seconds until the next start of an engine that had to start this often; 0 if it was up for long before."""
+    return _PAUSES_SECONDS[min(max(starts, 1), len(_PAUSES_SECONDS)) - 1]
 
 
 class Engine:
@@ -103,8 +108,7 @@ class Engine:
 
     async def pause(self) -> None:
         """Wait before the next start."""
-        if self._starts > 1:
-            await asyncio.sleep(min(_FIRST_PAUSE_SECONDS * 2.0 ** (self._starts - 2), _LONGEST_PAUSE_SECONDS))
+        await asyncio.sleep(pause_seconds(self._starts))
 
     def terminate(self) -> None:
         """Ask vLLM to complete its requests and to end."""

@@ -62,12 +62,12 @@ def engine_containers(resource: PDInference, role: Role, node_rank: int) -> list
     if (shared := spec.host_local) is None:
         return [_only(resource, role, node_rank)]
     engines = [(slot, engine_command(resource, slot.role, slot=slot)) for slot in slots(shared)]
-    if apart(spec):
+    if has_container_per_engine(spec):
         return [_own_container(resource, slot, command) for slot, command in engines]
     return [_launcher(resource, engines)]
 
 
-def apart(spec: Spec) -> bool:
+def has_container_per_engine(spec: Spec) -> bool:
     """Whether each engine has a container of its own. A device plug-in gives devices to one container only."""
     own = spec.of(Role.DECODE).accelerator
     return spec.host_local is not None and (own.type == "CPU" or own.devices is not None)

@@ -60,15 +60,6 @@ class DecodeWindow:
         return 1 - (1 - self.kv_usage) * min(1.0, idle / self.token_seconds)
 
 
-def idle_token_seconds(pods: Iterable[DecodeWindow], known: float | None = None) -> float | None:
-    """The lowest inter-token latency of these windows and `known`: the best estimate for an idle pod.
-
-    If no pod was ever idle, it is too high. Then the load is underestimated, but never below the cache's utilisation.
-    """
-    seen = [pod.token_seconds for pod in pods if pod.token_seconds]
-    return min([*seen, known] if known else seen, default=None)
-
-
 def decode_load(
     pods: Iterable[DecodeWindow],
     *,
@@ -84,7 +75,9 @@ def decode_load(
 
     Args:
         pods: The pods that serve.
-        idle: Result of `idle_token_seconds`.
+        idle: The lowest inter-token latency that was observed, in seconds: the best estimate for an idle pod. If no pod
+            was ever idle, it is too high. Then the load is underestimated, but never below the cache's utilisation.
+            None if unknown.
         arrivals: Requests a second that reach P. They reach D later, so D scales up together with P. None when no P
             pod reports its load.
         waiting_for_prefill: Requests that wait in P.
