@@ -25,6 +25,15 @@ def reasons(world: World) -> dict[str, float]:
     }
 
 
+async def measured(world: World) -> None:
+    """Transfers at 0.1 GB/s."""
+    await world.reconcile()
+    revision = world.status["revision"]
+    counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
+    world.transfer = TransferFacts(revision, Canary(Verification.OFF, revision), 300, counted)
+    await world.reconcile()
+
+
 async def test_the_metric_has_the_reason_of_the_condition(world: World) -> None:
     await world.reconcile()
     assert reasons(world) == {}
@@ -47,16 +56,12 @@ async def test_the_hardware_of_the_spec_decides_what_is_slow(
 ) -> None:
     role = {"accelerator": accelerator}
     world = World(document(parameter=role, decode=role))
-    counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
-    world.transfer = TransferFacts("r1", Canary(Verification.OFF, "r1"), 300, counted)
-    await world.reconcile()
+    await measured(world)
     assert world.condition("KVTransfer")["reason"] == reason
 
 
 async def test_the_model_of_the_spec_decides_what_fp8_saves(document: Callable[..., Json]) -> None:
     model = {"source": {"path": "/a"}, "architecture": {"config": LLAMA_8B}}
     world = World(document(model=model, memoryPolicy="Warn"))
-    counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
-    world.transfer = TransferFacts("r1", Canary(Verification.OFF, "r1"), 300, counted)
-    await world.reconcile()
-    assert "moves 65,536 instead of 131,072 bytes" in world.condition("KVTransfer")["message"]
+    await measured(world)
+    assert "fp8 (65,536 bytes a prompt token, not 131,072)" in world.condition("KVTransfer")["message"]

@@ -17,6 +17,9 @@ pdinference_router_kv_transfers_total{result="expired"} 2
 pdinference_router_kv_bytes_total 1e+09
 pdinference_router_kv_transfer_seconds_total 4
 pdinference_router_decode_wait_seconds_total 3
+pdinference_router_handed_over_requests_total 12
+pdinference_router_token_gaps_total 700
+pdinference_router_token_gap_seconds_total 6
 pdinference_router_stage_seconds_sum{stage="queue"} 1
 pdinference_router_stage_seconds_sum{stage="prefill"} 2
 pdinference_router_stage_seconds_sum{stage="first_token"} 5
@@ -30,7 +33,7 @@ pdinference_router_verification_tokens 512
 pdinference_router_verification_distance 0.01
 pdinference_router_verification_limit NaN
 """
-COUNTED = Counted(900, 100, 50, 10, 1, 2, 1e9, 4, 3, 9, 8)
+COUNTED = Counted(900, 100, 50, 10, 1, 2, 1e9, 4, 3, 9, 8, 12, 700, 6)
 
 
 def read(text: str, at: float = 0) -> TransferReading | None:
@@ -104,13 +107,16 @@ def test_a_counter_that_appears_began_at_0() -> None:
 
 def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
     def full(at: float, factor: float) -> TransferReading:
-        counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor)
+        counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor, handed_over=10 * factor)
         return TransferReading(at, counted, Canary(Verification.VERIFIED, "r1"))
 
     window = windowed(full(0, 1), full(30, 2))
     wrong = windowed(reading(0, 0, canary=Canary(Verification.WRONG_ANSWER, "r2")))
+    both = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2))])
+    assert both.counted.handed_over == 20
     facts = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2)), wrong])
     assert (facts.counted.parameter_tokens, facts.counted.first_tokens) == (900, 18)
     assert facts.counted.waiting_seconds == 30, "no more than all of the time"
+    assert facts.counted.handed_over is None, "a router of an older version does not count them"
     assert facts.canary == Canary(Verification.WRONG_ANSWER, "r2")
     assert transfer_facts("r1", window, []).canary.state is Verification.VERIFIED

@@ -6,9 +6,9 @@ import pytest
 
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
-from pdinference.planning.transfer import Path, rates
+from pdinference.planning.transfer import Path
 from tests.planning.statuses import NOW, SERVING, built, conditions
-from tests.planning.test_transfer import LIGHT, facts
+from tests.planning.test_transfer import OVER_TCP, facts
 
 SHARED = Path(gpus=True, reason="path is Auto, and hostLocal is set", decode_instances=2, parameter_instances=1)
 NETWORK = Path(gpus=True, reason="path is Network")
@@ -42,8 +42,7 @@ def test_the_path_of_another_revision_is_not_claimed() -> None:
 
 
 def test_what_tcp_gives_is_slow_within_a_pod() -> None:
-    # 131 GB in 45 s are 2.9 GB/s.
-    slow = facts(replace(LIGHT, transfer_seconds=45, waiting_seconds=45))
+    slow = facts(OVER_TCP)
     status = built(replace(IN_PODS_OF_D, transfer=slow), Status(), NOW)
     condition = conditions(status)[KV_TRANSFER]
     assert (condition.status, condition.reason) == ("False", "Slow")
@@ -52,9 +51,12 @@ def test_what_tcp_gives_is_slow_within_a_pod() -> None:
     assert conditions(apart)[KV_TRANSFER].reason == "Verified"
 
 
-def test_transfers_under_way_are_those_of_each_d_instance() -> None:
-    two, one = rates(facts(), SHARED, 1), rates(facts(), replace(SHARED, decode_instances=1), 1)
-    assert two is not None
-    assert one is not None
-    assert two.under_way is not None
-    assert one.under_way == pytest.approx(2 * two.under_way)
+def test_transfers_under_way_are_those_of_each_way() -> None:
+    def under_way(path: Path) -> float:
+        transfer = built(replace(IN_PODS_OF_D, transfer_path=path, transfer=facts(OVER_TCP)), Status(), NOW).transfer
+        assert transfer is not None
+        assert transfer.concurrent_transfers is not None
+        return transfer.concurrent_transfers
+
+    assert under_way(SHARED) == 0.15, "two D share the way of one P"
+    assert under_way(replace(SHARED, parameter_instances=2)) == 0.075

@@ -1,12 +1,14 @@
 """A request goes to P and then to D, with what P returned."""
 
+import asyncio
 import json
 
 import pytest
 from aiohttp import web
 
+from pdinference.api.names import METRIC_HANDED_OVER
 from pdinference.engine.connectors.handover import HANDOVERS
-from tests.router.engines import ENGINE_ID, EVENTS, PARAMS, events, fleet
+from tests.router.engines import ENGINE_ID, EVENTS, PARAMS, events, fleet, hang
 
 
 async def test_nixl_sends_what_p_returned_to_d() -> None:
@@ -23,6 +25,19 @@ async def test_nixl_sends_what_p_returned_to_d() -> None:
     assert at_p == at_d
     assert at_p.startswith("r1-")
     assert (headers["X-Request-Id"], headers["X-PDInference-Prefill"]) == ("r1", "parameter")
+
+
+async def test_prompts_that_p_computed_are_counted_before_d_answers() -> None:
+    async with fleet("p", "d") as world:
+        world["d"].fault = hang
+        asked = asyncio.create_task(world.post())
+        await world["d"].arrived.wait()
+        assert await world.metric(METRIC_HANDED_OVER) == 1
+        asked.cancel()
+        await asyncio.wait([asked])
+        world["d"].fault = None
+        await world.post({"n": 2})
+        assert await world.metric(METRIC_HANDED_OVER) == 1, "D computed this prompt"
 
 
 async def test_mooncake_names_the_transfer_and_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from pdinference.api.names import (
     METRIC_KV_PROMPT_TOKENS,
     METRIC_KV_TRANSFER_SECONDS,
     METRIC_KV_TRANSFERS,
+    METRIC_TOKEN_GAP_SECONDS,
+    METRIC_TOKEN_GAPS,
     KvSource,
     TransferResult,
 )
@@ -83,6 +85,15 @@ async def test_bytes_and_seconds_have_no_label(monkeypatch: pytest.MonkeyPatch) 
         world["d"].counters = dict(zip(sums, (1025.0, 1.5), strict=True))
         await found.round()
         assert (found.value(METRIC_KV_BYTES), found.value(METRIC_KV_TRANSFER_SECONDS)) == (1024, 0.5)
+
+
+async def test_steps_are_those_of_d(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with read("p", "d", monkeypatch=monkeypatch) as (world, found):
+        gaps = "vllm:inter_token_latency_seconds_count", "vllm:inter_token_latency_seconds_sum"
+        for values in ((0.0, 0.0), (200.0, 1.5)):
+            world["d"].counters = world["p"].counters = dict(zip(gaps, values, strict=True))
+            await found.round()
+        assert (found.value(METRIC_TOKEN_GAPS), found.value(METRIC_TOKEN_GAP_SECONDS)) == (200, 1.5)
 
 
 async def test_a_pod_that_starts_again_counts_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,11 @@ from pdinference.planning.transfer_speeds import TCP_TEXT
 _COMMIT = re.compile("^[0-9a-f]{40}$")
 _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 
+_FP8 = (
+    "engine.kvCache.dtype: fp8 halves the bytes: 0.56 instead of 4.3 s to the first token with three prompts of 8,000 "
+    "tokens a second. "
+)
+
 
 def risks(spec: Spec) -> Iterator[Problem]:
     """Warnings about a valid spec."""
@@ -44,7 +49,8 @@ def path_risks(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             "spec.transfer.path",
             f"KV cache moves over TCP, at {TCP_TEXT} in all (docs/tuning.md). Set transfer.hostLocal for NVLink "
-            "within pods, or transfer.rdma. Write path: Network to keep TCP.",
+            f"within pods, or transfer.rdma. {'' if spec.engine.kv_cache.dtype.startswith('fp8') else _FP8}"
+            "Write path: Network to keep TCP.",
         )
 
 

@@ -208,7 +208,7 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
     as_it_is, in_fp8 = (*(each.token_bytes.value for each in moved), None, None)[:2]
     return Path(
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
-        rdma=spec.transfer.rdma is not None,
+        rdma=spec.transfer.rdma.count if spec.transfer.rdma else 0,
         ranks=spec.decode.parallelism.tensor,
         reason=spec.transfer.path_reason,
         decode_instances=1 if spec.host_local is None else spec.host_local.decode,

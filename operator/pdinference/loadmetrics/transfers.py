@@ -29,7 +29,10 @@ _COUNTERS: Final[dict[_Series, str]] = {
     (names.METRIC_KV_TRANSFERS, TransferResult.EXPIRED): "expired",
     (names.METRIC_KV_BYTES, ""): "bytes",
     (names.METRIC_KV_TRANSFER_SECONDS, ""): "transfer_seconds",
+    (names.METRIC_TOKEN_GAPS, ""): "steps",
+    (names.METRIC_TOKEN_GAP_SECONDS, ""): "step_seconds",
     (names.METRIC_DECODE_WAIT, ""): "waiting_seconds",
+    (names.METRIC_HANDED_OVER, ""): "handed_over",
     (f"{names.METRIC_STAGES}_count", "first_token"): "first_tokens",
     (f"{names.METRIC_STAGES}_sum", "queue"): "first_token_seconds",
     (f"{names.METRIC_STAGES}_sum", "prefill"): "first_token_seconds",
@@ -153,6 +156,7 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
     others = tuple(others)
     counted = window.counted
     parts = [counted, *(other.counted for other in others)]
+    handed = [part.handed_over for part in parts if part.handed_over is not None]
     waits = [part.waiting_seconds for part in parts if part.waiting_seconds is not None]
     canaries = [window.latest.canary, *(other.latest.canary for other in others)]
     return TransferFacts(
@@ -164,6 +168,7 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
             waiting_seconds=min(window.seconds, sum(waits)) if waits else None,
             first_tokens=sum(part.first_tokens for part in parts),
             first_token_seconds=sum(part.first_token_seconds for part in parts),
+            handed_over=sum(handed) if len(handed) == len(parts) else None,
         ),
     )
 

@@ -21,7 +21,9 @@ CPU: Final = 0.8
 TCP_TEXT: Final = f"{TCP_OF_VLLM:g} to {TCP_PULL:g} GB/s"
 """TCP between two pods with GPUs, in messages."""
 
+FASTEST_TCP: Final = 5.0
+"""TCP of one rank is not faster than this."""
 SLOW_TCP: Final = 1.0
 """TCP between two pods with GPUs is slow below this."""
-SLOW_DIRECT: Final = 5.0
-"""RDMA and NVLink are slow below this: no faster than TCP."""
+SLOW_DIRECT: Final = FASTEST_TCP
+"""RDMA and NVLink of one rank are slow below this: no faster than TCP."""

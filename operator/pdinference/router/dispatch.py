@@ -218,7 +218,7 @@ class Dispatcher:
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
             try:
-                return await self.prefill(handover, pod, call, record)
+                prefilled = await self.prefill(handover, pod, call, record)
             except HandoverError:
                 reason = "no_handover"
                 break
@@ -230,6 +230,9 @@ class Dispatcher:
                     break
                 if self.rules.when_no_prefill == "Wait":
                     await asyncio.sleep(failed.pause)
+            else:
+                record.telemetry.metrics.handed_over.inc()
+                return prefilled
         if self.rules.when_no_prefill == "Serve" or reason == "no_handover":
             record.fell_back(reason)
             return None

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pdinference.api.names import (
     METRIC_DECODE_WAIT,
     METRIC_FALLBACK_AGE_SECONDS,
+    METRIC_HANDED_OVER,
     METRIC_IDLE_SECONDS,
     METRIC_QUEUED_REQUESTS,
     Role,
@@ -75,6 +76,11 @@ class Metrics:
                 "Seconds in which at least one request to D waited for its first bytes.",
                 registry=self.registry,
             )
+        )
+        self.handed_over = Counter(
+            METRIC_HANDED_OVER.removesuffix("_total"),
+            "Prompts of requests that P computed, counted before D reads them. Canaries are not counted.",
+            registry=self.registry,
         )
         self.failures = Counter(
             "pdinference_router_pod_failures",

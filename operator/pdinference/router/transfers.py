@@ -14,6 +14,8 @@ from pdinference.api.names import (
     METRIC_KV_PROMPT_TOKENS,
     METRIC_KV_TRANSFER_SECONDS,
     METRIC_KV_TRANSFERS,
+    METRIC_TOKEN_GAP_SECONDS,
+    METRIC_TOKEN_GAPS,
     KvSource,
     Role,
     TransferResult,
@@ -50,12 +52,18 @@ _BY_NIXL: Final[Mapping[bytes, Counter]] = {
     b"vllm:nixl_xfer_time_seconds_sum": (METRIC_KV_TRANSFER_SECONDS, ""),
 }
 """vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py. D counts what it pulls, P what it pushes."""
-_WANTED: Final = frozenset({_PROMPT_TOKENS, *_BY_NIXL, *lengths.NAMES})
+_GAPS: Final[Mapping[bytes, Counter]] = {
+    b"vllm:inter_token_latency_seconds_count": (METRIC_TOKEN_GAPS, ""),
+    b"vllm:inter_token_latency_seconds_sum": (METRIC_TOKEN_GAP_SECONDS, ""),
+}
+_WANTED: Final = frozenset({_PROMPT_TOKENS, *_BY_NIXL, *_GAPS, *lengths.NAMES})
 HELP: Final[Mapping[str, tuple[str, str]]] = {
     METRIC_KV_PROMPT_TOKENS: ("source", "Prompt tokens of D by where their KV cache is from."),
     METRIC_KV_TRANSFERS: ("result", "Transfers of KV cache from P to D."),
     METRIC_KV_BYTES: ("", "Bytes of KV cache in complete transfers."),
     METRIC_KV_TRANSFER_SECONDS: ("", "Sum of the durations of complete transfers."),
+    METRIC_TOKEN_GAPS: ("", "Gaps between the tokens of answers in D; a gap is a step of vLLM."),
+    METRIC_TOKEN_GAP_SECONDS: ("", "Sum of these gaps."),
 }
 """Label and description of each series."""
 
@@ -175,5 +183,7 @@ def _of_decode(found: Sample) -> Counter | None:
     """The series of a sample that counts in D alone."""
     if found.name in lengths.NAMES:
         return lengths.series(found)
+    if (gaps := _GAPS.get(found.name)) is not None:
+        return gaps
     source = _SOURCES.get(found.labels.get(b"source", b""))
     return None if source is None else (METRIC_KV_PROMPT_TOKENS, source)

@@ -193,21 +193,23 @@ class TransferStatus(ApiModel):
     failed_percent: Share | None = None
     """Share of transfers that failed."""
     expired_percent: Share | None = None
-    """Share of transfers whose KV cache P released before D had read it."""
+    """Share whose KV cache P released before D had read it."""
     gigabytes_per_second: Rate | None = None
-    """Speed while transfers are under way, at least."""
+    """Speed of one way in use, at least."""
     carried_gigabytes_per_second: Rate | None = None
-    """Mean over the five minutes."""
+    """Mean over all ways."""
+    asked_gigabytes_per_second: Rate | None = None
+    """The same, with what waits."""
     gigabytes_per_transfer: Rate | None = None
     """Mean size of a transfer."""
     concurrent_transfers: Rate | None = None
-    """Mean number of transfers under way for each D pod."""
+    """Mean number under way on one way."""
     busy_percent: Percent | None = None
-    """Share of time in which transfers are under way, at most."""
+    """Share of time that one way is in use, at most."""
     first_token_percent: Percent | None = None
     """Share of the time to the first token that is transfer."""
     inferred_transport: str = ""
-    """TCP or NVLinkOrRDMA, inferred from the speed between GPUs; empty if unknown."""
+    """TCP or NVLinkOrRDMA, inferred from the speed; empty if unknown."""
     verification: VerificationStatus = Field(default_factory=VerificationStatus)
     """The last canary."""
 

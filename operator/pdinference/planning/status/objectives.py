@@ -17,7 +17,7 @@ from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.objectives_messages import MET, MISSED, NO_REQUESTS, NO_REQUESTS_YET, condition
 from pdinference.planning.status.objectives_numbers import has_moved, objectives_numbers
-from pdinference.planning.transfer import Path, rates
+from pdinference.planning.transfer import rates
 from pdinference.planning.utilization import Limit, limit
 
 LONG: Final = timedelta(minutes=10)
@@ -88,7 +88,7 @@ def _limit(inputs: StatusInputs, stated: Objectives, found: Mapping[Kind, Attain
         return ""
     moved = None
     if inputs.transfer is not None and inputs.transfer_path is not None:
-        measured = rates(inputs.transfer, inputs.transfer_path or Path(), decode_pods=1)
+        measured = rates(inputs.transfer, inputs.transfer_path, ways=1)
         moved = measured.of_first_token if measured is not None else None
     return limit(stated, found, inputs.streams, inputs.utilization, transfer_share=moved)
 

@@ -3,6 +3,8 @@
 At rest nothing changes: the numbers of the last window with requests remain, with their time.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -34,7 +36,6 @@ from pdinference.planning.transfer import (
     TransferFacts,
     rates,
 )
-from pdinference.planning.transfer_speeds import SLOW_DIRECT, SLOW_TCP
 
 _SEVERITY: Final = (
     NO_REQUESTS,
@@ -47,9 +48,11 @@ _SEVERITY: Final = (
     WRONG_ANSWERS,
 )
 """The reasons. A later one takes precedence."""
-_OF_CANARY: Final = dict(zip(FAULTS, (WRONG_ANSWERS, COMPUTED_BY_DECODE, FAILING), strict=True))
+_OF_CANARY: Final[Mapping[str, str]] = dict(zip(FAULTS, (WRONG_ANSWERS, COMPUTED_BY_DECODE, FAILING), strict=True))
+_OF_REQUESTS: Final = frozenset({SATURATED, SLOW, COMPUTED_BY_DECODE, FAILING})
+"""Faults that requests show."""
 _PAUSE: Final = timedelta(seconds=WINDOW_S)
-"""Time between two writes, except for a more severe reason or a new revision."""
+"""Time between two writes, except for a more severe reason, a new revision, or a canary that is good again."""
 
 
 class _Limit(NamedTuple):
@@ -66,29 +69,37 @@ class _Limit(NamedTuple):
 _FAILED: Final = _Limit(0.01, 0.005)
 _BY_DECODE: Final = _Limit(0.2, 0.1)
 _BUSY: Final = _Limit(0.8, 0.6)
-_TCP_SPEED: Final = _Limit(SLOW_TCP * GIGA, 1.25 * SLOW_TCP * GIGA)
-_FAST_SPEED: Final = _Limit(SLOW_DIRECT * GIGA, 1.2 * SLOW_DIRECT * GIGA)
-"""Of RDMA and NVLink."""
+_FAST: Final = 1.25
+"""In parts of the path's least speed: from here on a slow path is not slow any more."""
+_WHOLE_S: Final = 0.9 * WINDOW_S
+"""Length of a window from which on a fault that is not in it has ended. Its readings are some seconds apart."""
 
 
 def transfer(
     inputs: StatusInputs, previous: Status, now: datetime
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
-    """The condition and the numbers; as last written while no router pod reports."""
+    """The condition and the numbers; as last written while no router pod reports, and before that the path alone."""
     path, facts = inputs.transfer_path, inputs.transfer
     if path is None or (facts is not None and _has_no_p(inputs, path, facts.revision)):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
     if facts is None:
-        return None if last is None else ConditionResult(last.status, last.reason, last.message), previous.transfer
+        if last is None:
+            return None, TransferStatus(revision=inputs.target, path=path.name, path_reason=path.reason)
+        return ConditionResult(last.status, last.reason, last.message), previous.transfer
+    if facts.revision != inputs.target:  # the spec describes another revision, whose path may be faster
+        path = replace(path, gpus=False)
     known = previous.transfer if last is not None and _is_of(previous.transfer, facts) else None
     before = last.reason if known is not None and last is not None and last.reason in _SEVERITY else NO_REQUESTS
-    found = rates(facts, path, inputs.ready_leaders(Role.DECODE, facts.revision))
+    if known is not None and _has_recovered(known, facts.canary.state) and before == _of_canary(known):
+        before = VERIFIED
+    found = rates(facts, path, _ways(inputs, path, facts.revision))
     reason = _judge(facts.canary, found, path, before)
     numbers = transfer_numbers(facts, found, path, known, now)
-    if facts.revision == inputs.target:  # the spec describes this revision
+    if facts.revision == inputs.target:
         numbers = numbers.model_copy(update={"path": path.name, "path_reason": path.reason})
-    if known is not None and _is_kept(reason, before, numbers, known, now):
+    lasts = before in _OF_REQUESTS and facts.seconds < _WHOLE_S  # the operator or the router has restarted
+    if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
 
@@ -100,6 +111,24 @@ def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:
 
 def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:
     return known is not None and known.revision == facts.revision
+
+
+def _ways(inputs: StatusInputs, path: Path, revision: str) -> int:
+    """How many transfers do not share a way: those of one instance share it, be it of P or of D."""
+    decode = inputs.ready_leaders(Role.DECODE, revision)
+    if path.host_local:
+        return max(1, decode * min(path.parameter_instances, path.decode_instances))
+    return max(1, min(decode, inputs.ready_leaders(Role.PARAMETER, revision)))
+
+
+def _of_canary(known: TransferStatus) -> str:
+    """The reason that follows from the last written canary alone."""
+    return _OF_CANARY.get(known.verification.state, NO_REQUESTS)
+
+
+def _has_recovered(known: TransferStatus, state: str) -> bool:
+    """Whether a canary is good after one that was not."""
+    return _of_canary(known) != NO_REQUESTS and state == Verification.VERIFIED
 
 
 def _judge(canary: Canary, found: Rates | None, path: Path, before: str) -> str:
@@ -130,10 +159,15 @@ def _of_requests(canary: Canary, found: Rates, path: Path, before: str) -> str:
         return COMPUTED_BY_DECODE
     if (found.busy or 0.0) > _BUSY.of(SATURATED, before):
         return SATURATED
-    slowest = (_FAST_SPEED if path.rdma or path.host_local else _TCP_SPEED).of(SLOW, before)
-    if path.gpus and found.speed is not None and found.speed < slowest:
-        return SLOW
-    return _without_fault(canary, before)
+    return SLOW if _is_slow(found, path, before) else _without_fault(canary, before)
+
+
+def _is_slow(found: Rates, path: Path, before: str) -> bool:
+    """Whether KV cache moves too slowly; as before where that does not follow from the transfers."""
+    least = GIGA * path.least_speed
+    if path.gpus and found.speed is not None and found.speed >= _FAST * least:
+        return False
+    return before == SLOW or (path.gpus and found.fastest is not None and found.fastest < least)
 
 
 def _without_fault(canary: Canary, before: str) -> str:
@@ -144,9 +178,24 @@ def _without_fault(canary: Canary, before: str) -> str:
     return TRANSFERRING
 
 
-def _is_kept(reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime) -> bool:
-    """Whether the written status stays, so that a load that varies a little causes no write."""
+def _is_kept(
+    reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime, *, lasts: bool
+) -> bool:
+    """Whether the written status stays, so that a load that varies a little causes no write.
+
+    Args:
+        reason: The new reason.
+        before: The reason before.
+        fresh: The new numbers.
+        known: The written numbers.
+        now: The time.
+        lasts: Whether the window is too short to show that the fault has ended.
+    """
     if _SEVERITY.index(reason) > _SEVERITY.index(before):
+        return False
+    if lasts and reason != before:
+        return True
+    if _has_recovered(known, fresh.verification.state):
         return False
     if known.from_parameter_percent is None and fresh.from_parameter_percent is not None:
         return False

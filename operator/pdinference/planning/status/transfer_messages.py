@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.transfer import Path
-from pdinference.planning.transfer_speeds import SLOW_DIRECT, TCP_TEXT
+from pdinference.planning.transfer_speeds import TCP_TEXT
 
 NO_REQUESTS: Final = "NoRequestsYet"
 TRANSFERRING: Final = "Transferring"
@@ -50,19 +50,18 @@ def _verified(numbers: TransferStatus, _path: Path) -> str:
 def _saturated(numbers: TransferStatus, path: Path) -> str:
     return (
         f"KV transfers are under way {_number(numbers.busy_percent)} % of the time, "
-        f"{_number(numbers.concurrent_transfers)} at a time for each D pod. They carry "
-        f"{_number(numbers.carried_gigabytes_per_second)} GB/s, and each one has "
+        f"{_number(numbers.concurrent_transfers)} at a time on each way from P to D. In all they "
+        f"carry {_number(numbers.carried_gigabytes_per_second)} GB/s{_asked(numbers)}. Each one has "
         f"{_number(numbers.gigabytes_per_transfer)} GB. Requests wait for them before their first token."
-        f"{_transport(numbers)}{_fewer_bytes(path)} {_see('saturated')}"
+        f"{_transport(numbers)} {_ways_out(path)} {_see('saturated')}"
     )
 
 
 def _slow(numbers: TransferStatus, path: Path) -> str:
-    expected = f"{TCP_TEXT} were measured"
-    if path.rdma or path.host_local:
-        expected = f"{'RDMA' if path.rdma else 'NVLink'} should give more than the {SLOW_DIRECT:g} GB/s"
+    expected = f"{'NVLink' if path.host_local else 'RDMA'} should give more than {path.least_speed:g}. "
     return (
-        f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
+        f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s on each way from P to D. "
+        f"{expected if path.direct else ''}TCP between two pods with GPUs gave {TCP_TEXT}."
         f"{_transport(numbers)}{_fewer_bytes(path)} {_see('slow')}"
     )
 
@@ -128,14 +127,30 @@ def _transport(numbers: TransferStatus) -> str:
     return f" The speed suggests {numbers.inferred_transport}." if numbers.inferred_transport else ""
 
 
+def _asked(numbers: TransferStatus) -> str:
+    """What P had ready, if it is more than what was carried."""
+    asked, carried = numbers.asked_gigabytes_per_second, numbers.carried_gigabytes_per_second
+    return f"; {asked:g} GB/s are asked" if asked is not None and carried is not None and asked > carried else ""
+
+
+def _ways_out(path: Path) -> str:
+    """Fields that help, without those that the resource has."""
+    faster = ["transfer.hostLocal (P and D on one host)", "transfer.rdma"] if path.gpus and not path.direct else []
+    more = ["more decode.replicas"] if path.host_local else []
+    fields = ", ".join([*faster, *_fp8(path), *more])
+    return f"Set {fields}{' or ' if fields else ''}mode: Aggregated."
+
+
 def _fewer_bytes(path: Path) -> str:
     """What FP8 would move; empty if it is in use, or unknown."""
+    return "".join(f" Fewer bytes: {fp8}." for fp8 in _fp8(path))
+
+
+def _fp8(path: Path) -> list[str]:
+    """FP8 with its bytes; empty if it is in use, or unknown."""
     if path.token_bytes is None or path.fp8_token_bytes is None:
-        return ""
-    return (
-        f" With engine.kvCache.dtype: fp8 a prompt token moves {path.fp8_token_bytes:,} instead of "
-        f"{path.token_bytes:,} bytes."
-    )
+        return []
+    return [f"engine.kvCache.dtype: fp8 ({path.fp8_token_bytes:,} bytes a prompt token, not {path.token_bytes:,})"]
 
 
 def _number(number: float | None) -> str:

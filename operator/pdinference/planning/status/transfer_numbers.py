@@ -8,8 +8,6 @@ from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.status.figures import appeared, figures, is_far
 from pdinference.planning.transfer import GIGA, Path, Rates, TransferFacts
 
-_FASTEST_TCP: Final = 5.0
-"""GB/s. A faster transfer does not go by TCP."""
 _POINTS: Final = 10
 _RATIO: Final = 1.3
 
@@ -31,7 +29,6 @@ def transfer_numbers(
     }
     if found is None:
         return (known or TransferStatus()).model_copy(update=fresh)
-    speed = figures(found.speed, GIGA)
     return TransferStatus(
         **fresh,
         path=known.path if known else "",
@@ -40,13 +37,14 @@ def transfer_numbers(
         by_decode_percent=round(100 * found.by_decode),
         failed_percent=_small(found.failed),
         expired_percent=_small(found.expired),
-        gigabytes_per_second=speed,
+        gigabytes_per_second=figures(found.speed, GIGA),
         carried_gigabytes_per_second=figures(found.carried, GIGA),
+        asked_gigabytes_per_second=figures(found.asked, GIGA),
         gigabytes_per_transfer=figures(found.size, GIGA),
         concurrent_transfers=figures(found.under_way),
         busy_percent=None if found.busy is None else round(100 * found.busy),
         first_token_percent=None if found.of_first_token is None else round(100 * found.of_first_token),
-        inferred_transport=_transport(speed, path),
+        inferred_transport=_transport(found, path),
     )
 
 
@@ -90,9 +88,11 @@ def _small(share: float | None) -> float | None:
     return None if share is None else max(round(100 * share, 1), 0.1 if share > 0 else 0.0)
 
 
-def _transport(speed: float | None, path: Path) -> Literal["", "TCP", "NVLinkOrRDMA"]:
-    if speed is None or not path.gpus:
+def _transport(found: Rates, path: Path) -> Literal["", "TCP", "NVLinkOrRDMA"]:
+    """The transport that the speed leaves; empty where both are possible."""
+    if not path.gpus:
         return ""
-    if speed > _FASTEST_TCP:
+    limit = GIGA * path.fastest_tcp
+    if found.speed is not None and found.speed > limit:
         return "NVLinkOrRDMA"
-    return "" if path.rdma else "TCP"
+    return "TCP" if found.fastest is not None and found.fastest <= limit and not path.rdma else ""
