@@ -4,9 +4,6 @@ import json
 import re
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from pdinference.cli import main
 from pdinference.cluster.kinds import SERVICE_ACCOUNT
 from pdinference.manifests import KedaSettings, RenderSettings
 from tests.cli.explain_command import SERVICE, Command, Make, at_rest, dump, invoke, predicted
@@ -20,10 +17,10 @@ KEDA = {"source": "KEDA"}
 GOLDEN = Path(__file__).parent / "golden" / "explain"
 
 
-def test_without_a_name_or_a_file_it_says_what_to_write() -> None:
-    result = CliRunner().invoke(main, ["explain"])
-    assert result.exit_code == 2
-    assert "Write the NAME of a PDInference, or -f FILE." in result.output
+async def test_without_a_name_the_only_resource_is_explained(document: Make, command: Command) -> None:
+    world = World(document())
+    named = await command.found(world)
+    assert await command.found(world, name="") == named
 
 
 async def test_of_a_new_resource_it_names_all_children_in_order(document: Make, command: Command) -> None:
@@ -232,7 +229,8 @@ async def test_a_resource_that_is_missing_is_an_error(document: Make, command: C
     world = World(document())
     del world.api.objects[CR]
     result = await command.result(world)
-    assert (result.exit_code, result.output) == (1, f"Error: {CR} not found\n")
+    assert result.exit_code == 1
+    assert "The namespace ns has no PDInference llama." in result.output
 
 
 async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: Golden) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
 from pdinference.cluster.listing import list_all
 from pdinference.cluster.state.records import ResourceRecord
@@ -24,20 +24,20 @@ class ObjectCache(Cache):
         self.left_out[kind.name] += 1
 
 
-async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> tuple[ObjectCache, ResourceRecord]:
-    """Read a resource and all objects of its namespace that the operator watches, page by page.
+async def read_live(api: ApiServer, body: Json, *, keda: bool) -> tuple[ObjectCache, ResourceRecord]:
+    """Read all objects in the namespace of a resource that the operator watches, page by page.
 
     Args:
         api: The API server.
-        owner: The resource.
+        body: The resource.
         keda: Whether the operator is installed with KEDA support.
 
     Raises:
-        ApiError: The API server returned an error, or the resource does not exist.
+        ApiError: The API server returned an error.
         UnreadableError: The resource cannot be read.
     """
     cache = ObjectCache()
-    body = await api.get(RESOURCE.path(owner.namespace, owner.name))
+    owner = Owner(body["metadata"]["namespace"], body["metadata"]["name"])
     cache.observe(RESOURCE, body, deleted=False)
     if (resource := cache.resources.get(owner)) is None:
         raise UnreadableError(f"{owner} cannot be read.")
