@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from pdinference.cluster.kinds import SERVICE_ACCOUNT
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import CHILD_BY_NAME, POD, ROLE_BINDING, SERVICE_ACCOUNT
 from pdinference.manifests import KedaSettings, RenderSettings
 from tests.cli.explain_command import SERVICE, Command, Make, at_rest, dump, invoke, predicted
 from tests.conftest import Golden
@@ -14,6 +15,7 @@ from tests.inference.model_jobs import model
 from tests.inference.world import CR, ROUTER, World
 
 KEDA = {"source": "KEDA"}
+ROLE = CHILD_BY_NAME["Role"]
 GOLDEN = Path(__file__).parent / "golden" / "explain"
 
 
@@ -44,6 +46,24 @@ async def test_at_rest_it_says_that_there_is_nothing_to_do(document: Make, comma
     assert "2 by HPA" in text
     assert "Held back:" not in text
     assert await command.reconciled(world) == set()
+
+
+async def test_kinds_that_may_not_be_listed_are_a_caveat(document: Make, command: Command) -> None:
+    world = World(document(decode=scaled.SCALED))
+    await at_rest(world)
+    world.edit(decode=scaled.SCALED, engine=IMAGE)
+    allowed = await command.found(world)
+    for kind in (ROLE, ROLE_BINDING, POD):
+        refused = ApiError(403, "Forbidden", f"{kind.plural} is forbidden")
+        world.api.fail("get", kind.path("ns"), refused)
+    found = await command.found(world)
+    assert set(found["unknown"]) - set(allowed["unknown"]) == {
+        "You may not list roles, rolebindings. They count as up to date.",
+        "You may not list pods. They count as absent.",
+    }
+    secret = {"Role", "RoleBinding"}
+    assert found["writes"] == [step for step in allowed["writes"] if step["kind"] not in secret]
+    assert [step for step in found["held_back"] if "RoleBinding" in step["reason"]] == []
 
 
 async def test_with_keda_the_operators_options_are_needed(document: Make, command: Command) -> None:

@@ -87,7 +87,7 @@ async def _explained(
         moment = await look(api, cache, resource, settings)
     except InvalidSpecError as error:
         return left_alone(resource, error.with_consequence("nothing is changed and running pods are left alone"))
-    return explanation(moment, cache.left_out, from_file=from_file)
+    return explanation(moment, cache, from_file=from_file)
 
 
 def _print(found: "Explanation", output: str) -> None:
