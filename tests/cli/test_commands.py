@@ -82,6 +82,15 @@ def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Pat
     assert result.stdout == f"{file}: PDInference tiny is valid.\n"
 
 
+def test_the_dashboard_is_that_of_the_chart_also_as_a_configmap() -> None:
+    chart = (REPOSITORY / "charts/pdinference-operator/dashboards/pdinference.json").read_text(encoding="utf-8")
+    assert CliRunner().invoke(main, ["dashboard"]).output == chart, "run `make generate`"
+    configmap = yaml.safe_load(CliRunner().invoke(main, ["dashboard", "-o", "configmap", "-n", "grafana"]).output)
+    assert configmap["data"] == {"pdinference.json": chart}
+    assert configmap["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    assert configmap["metadata"]["namespace"] == "grafana"
+
+
 def test_validate_as_json_has_the_problems_of_each_resource(tmp_path: Path) -> None:
     file = tmp_path / "several.yaml"
     wrong = "kind: PDInference\nmetadata: {name: 2026-11-24}\nspec: {}"

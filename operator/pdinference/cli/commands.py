@@ -17,6 +17,7 @@ from pdinference.cli.calibrate.command import calibrate_group
 from pdinference.cli.check import check_command
 from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
+from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
 from pdinference.cli.documents import documents, file_option, problems_told
 from pdinference.cli.explain.command import explain_command
@@ -192,4 +193,5 @@ main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
 main.add_command(router_command)
+main.add_command(dashboard_command)
 main.add_command(completion_command)

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
 
 _FAILED: Final = 1
-_ROWS: Final = {"ttft": "time to first token", "itl": "time per output token", "total": "whole answer"}
+_ROWS: Final = {
+    "ttft": "time to first token",
+    "itl": "time per output token",
+    "gap": "gap between tokens",
+    "total": "whole answer",
+}
 
 
 @click.command("bench")
