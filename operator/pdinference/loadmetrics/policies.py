@@ -111,7 +111,8 @@ class Policies:
 
     def inferences(self) -> list[Owner]:
         """All PDInferences."""
-        return [owner for owner, _ in self._cache.resources.items() if owner.kind == names.KIND]
+        found = (record.owner for _, record in self._cache.resources.items())
+        return [owner for owner in found if owner.kind == names.KIND]
 
     def uses_metrics_api(self, owner: Owner) -> bool:
         """Whether autoscalers of a resource use the operator's external metrics API. True if not known."""

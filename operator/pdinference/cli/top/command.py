@@ -63,27 +63,30 @@ async def _print(api: "ApiServer", namespace: str, name: str | None, output: str
     import msgspec  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import table  # noqa: PLC0415
+    from pdinference.cli.top.text import view  # noqa: PLC0415
 
     engines = await _look(api, namespace, name)
     if output == "json":
         print_json({"engines": msgspec.to_builtins(engines)})
     else:
-        plan_console().print(table(engines, {}))
+        console = plan_console()
+        console.print(view(console, engines, {}))
 
 
 async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
     from rich.live import Live as Screen  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import table  # noqa: PLC0415
+    from pdinference.cli.top.text import view  # noqa: PLC0415
 
     history: dict[str, deque[float]] = {}
-    with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
+    console = plan_console()
+    with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
         while True:
             engines = await _look(api, namespace, name)
             for one in engines:
                 if one.kv_used is not None:
                     history.setdefault(one.engine, deque(maxlen=_KEPT)).append(one.kv_used)
-            screen.update(table(engines, {engine: list(values) for engine, values in history.items()}), refresh=True)
+            curves = {engine: list(values) for engine, values in history.items()}
+            screen.update(view(console, engines, curves), refresh=True)
             await asyncio.sleep(_SECONDS)
