@@ -120,7 +120,7 @@ async def expect_the_rights_of_an_ordinary_user_are_enough(world: World, folder:
         assert "You may not list roles, rolebindings. They count as up to date." in explained.output
         assert (explained.exit_code, "Nothing to do." in explained.output) == (0, True)
         assert "* " in (await run("history")).output
-        assert "+  engine:" in (await run("diff")).output
+        assert "vllm:2" in (await run("diff")).output
         for words in (("logs", "router"), ("top", "--once"), ("plan", "llama"), ("chat", "Hi")):
             assert "forbidden" not in (await run(*words)).output, words
         refused = await run("doctor", "--context", "nope")
