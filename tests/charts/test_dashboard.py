@@ -13,6 +13,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.loadmetrics.gauges import HELP
 from pdinference.manifests import RenderSettings, render
 from pdinference.router.record import Metrics
 from tests.charts.helm import CHART, WITH_MONITOR, of_kind, only, rendered
@@ -109,13 +110,24 @@ def test_vllm_has_every_metric() -> None:
     assert found is not None
     assert found.submodule_search_locations
     root = Path(found.submodule_search_locations[0])
-    transfer = root / "distributed" / "kv_transfer" / "kv_connector" / "v1" / "nixl" / "stats.py"
-    source = (root / "v1" / "metrics" / "loggers.py").read_text(encoding="utf-8") + transfer.read_text(encoding="utf-8")
+    connectors = root / "distributed" / "kv_transfer" / "kv_connector" / "v1"
+    files = (
+        root / "v1" / "metrics" / "loggers.py",
+        connectors / "nixl" / "stats.py",
+        connectors / "offloading" / "metrics.py",
+        root / "v1" / "kv_offload" / "tiering" / "base.py",
+    )
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
     metrics = {
         re.sub(r"_(total|sum|bucket|count)$", "", name) for query in QUERIES for name in re.findall(r"vllm:\w+", query)
     }
     assert metrics
     assert not [name for name in metrics if f'"{name}"' not in source]
+
+
+def test_the_operator_has_every_metric() -> None:
+    found = {name for query in QUERIES for name in re.findall(r"pdinference_(?!router_)\w+", query)}
+    assert {"pdinference_role_weights_bytes", "pdinference_role_kv_cache_bytes"} <= found <= HELP.keys()
 
 
 def test_the_router_has_every_metric() -> None:
@@ -153,7 +165,7 @@ def _colours(panel: dict[str, Any], legend: str) -> list[str]:
 def test_a_role_has_one_colour_in_every_panel() -> None:
     roles = {"parameter": "blue", "decode": "orange"}
     several = [panel for panel in PANELS if any("{role}" in t["legendFormat"] for t in panel.get("targets", []))]
-    assert len(several) == 9
+    assert len(several) == 12
     for panel, (role, colour) in product(several, roles.items()):
         for target in panel["targets"]:
             assert _colours(panel, target["legendFormat"].replace("{{role}}", role)) == [colour], panel["title"]

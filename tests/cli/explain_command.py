@@ -31,23 +31,23 @@ class Command:
         self.kubeconfig = kubeconfig
         self.monkeypatch = monkeypatch
 
-    async def run(self, world: World, *words: str) -> str:
+    async def run(self, world: World, *words: str, name: str = "llama") -> str:
         """What it prints; it must not write."""
         before = json.dumps(world.api.objects, sort_keys=True)
         world.api.requests.clear()
-        result = await self.result(world, *words)
+        result = await self.result(world, *words, name=name)
         assert result.exit_code == 0, result.output
         assert set(world.api.requests) == {"get"}
         assert json.dumps(world.api.objects, sort_keys=True) == before
         return result.stdout
 
-    async def result(self, world: World, *words: str) -> Result:
+    async def result(self, world: World, *words: str, name: str = "llama") -> Result:
         with self.monkeypatch.context() as patch:
             patch.setattr(client, "ApiServer", lambda *_, **__: world.api)
-            return await invoke("llama", "-n", "ns", "--kubeconfig", str(self.kubeconfig), *words)
+            return await invoke(*filter(None, [name]), "-n", "ns", "--kubeconfig", str(self.kubeconfig), *words)
 
-    async def found(self, world: World, *options: str) -> Json:
-        found: Json = json.loads(await self.run(world, "-o", "json", *options))
+    async def found(self, world: World, *options: str, name: str = "llama") -> Json:
+        found: Json = json.loads(await self.run(world, "-o", "json", *options, name=name))
         return found
 
     async def reconciled(self, world: World) -> set[Write]:

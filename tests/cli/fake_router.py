@@ -20,6 +20,8 @@ class FakeRouter:
 
     def __init__(self, cluster: ServedCluster) -> None:
         self.words = ["KV", " cache", " \x1b[31mkeeps", " keys."]
+        self.stall = 0.0
+        """Seconds without a token amid each answer."""
         self.ends = True
         self.logs = True
         self.refusal: tuple[int, str] | None = None
@@ -64,10 +66,10 @@ class FakeRouter:
         assert body["stream_options"] == {"include_usage": True}
         response = web.StreamResponse(headers={"X-PDInference-Prefill": "parameter"})
         await response.prepare(request)
-        for word in self.words:
+        for number, word in enumerate(self.words):
             choice = {"delta": {"content": word}} if "messages" in body else {"text": word}
             await response.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.stall if number == len(self.words) // 2 else 0)
         usage = {"prompt_tokens": 12, "completion_tokens": len(self.words)}
         if self.ends:
             await response.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")

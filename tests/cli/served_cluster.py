@@ -43,6 +43,9 @@ class ServedCluster:
         self.queries: list[dict[str, str]] = []
         self.pod_port = 0
         """What listens in each pod."""
+        self.answers = asyncio.Event()
+        """Without it, lists of resources get no answer."""
+        self.answers.set()
         self.forward_refusal = 0
         """HTTP status with which port-forwards are refused."""
         self.followed = asyncio.Event()
@@ -77,6 +80,7 @@ class ServedCluster:
         return await asyncio.to_thread(CliRunner().invoke, main, line)
 
     async def _list_resources(self, _request: web.Request) -> web.Response:
+        await self.answers.wait()
         return web.json_response({"items": self.resources})
 
     async def _resource(self, request: web.Request) -> web.Response:

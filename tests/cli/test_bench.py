@@ -36,7 +36,8 @@ async def test_the_load_is_announced_bounded_and_measured(served: Served) -> Non
     first, header, *rows = found.stdout.splitlines()
     assert first.startswith("9 answers in ")
     assert header.split() == ["MILLISECONDS", "p50", "p90", "p99"]
-    assert [row.split("  ")[0] for row in rows] == ["time to first token", "time per output token", "whole answer"]
+    titles = ["time to first token", "time per output token", "gap between tokens", "whole answer"]
+    assert [row.split("  ")[0] for row in rows] == titles
     assert len(served.router.bodies) == 9
     assert 1 < served.router.most_at_once <= 3
     assert {(body["max_tokens"], body["ignore_eos"]) for body in served.router.bodies} == {(4, True)}
@@ -51,7 +52,17 @@ async def test_a_rate_spreads_the_requests(served: Served) -> None:
     measured = json.loads(found.stdout)
     assert measured["seconds"] >= 3 / 20
     assert (measured["answers"], measured["promptTokens"], measured["answerTokens"]) == (4, 48, 16)
-    assert set(measured["latencySeconds"]) == {"ttft", "itl", "total"}
+    assert set(measured["latencySeconds"]) == {"ttft", "itl", "gap", "total"}
+
+
+async def test_a_stall_within_an_answer_is_seen_in_the_gaps(served: Served) -> None:
+    served.router.words = ["a"] * 60
+    served.router.stall = 0.5
+    found = await served.cluster.run("bench", "--requests", "1", "-o", "json")
+    latencies = json.loads(found.stdout)["latencySeconds"]
+    assert latencies["itl"]["p99"] < 0.25
+    assert latencies["gap"]["p99"] >= 0.4
+    assert latencies["gap"]["p50"] < 0.25
 
 
 async def test_requests_without_an_answer_are_counted_by_reason(served: Served) -> None:

@@ -1,5 +1,6 @@
 """The command line, as a person uses it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,27 @@ def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Pat
     assert result.exit_code == 1
     assert "PDInference wrong is not valid." in result.stderr
     assert result.stdout == f"{file}: PDInference tiny is valid.\n"
+
+
+def test_the_dashboard_is_that_of_the_chart_also_as_a_configmap() -> None:
+    chart = (REPOSITORY / "charts/pdinference-operator/dashboards/pdinference.json").read_text(encoding="utf-8")
+    assert CliRunner().invoke(main, ["dashboard"]).output == chart, "run `make generate`"
+    configmap = yaml.safe_load(CliRunner().invoke(main, ["dashboard", "-o", "configmap", "-n", "grafana"]).output)
+    assert configmap["data"] == {"pdinference.json": chart}
+    assert configmap["metadata"]["labels"] == {"grafana_dashboard": "1"}
+    assert configmap["metadata"]["namespace"] == "grafana"
+
+
+def test_validate_as_json_has_the_problems_of_each_resource(tmp_path: Path) -> None:
+    file = tmp_path / "several.yaml"
+    wrong = "kind: PDInference\nmetadata: {name: 2026-11-24}\nspec: {}"
+    file.write_text(f"{wrong}\n---\n{TINY.read_text()}")
+    result = CliRunner().invoke(main, ["validate", "-f", str(file), "-o", "json"])
+    assert result.exit_code == 1
+    refused, valid = json.loads(result.stdout)["items"]
+    assert (refused["name"], refused["valid"]) == ("2026-11-24", False)
+    assert "spec.model" in [problem["field"] for problem in refused["problems"]]
+    assert (valid["name"], valid["valid"], valid["problems"]) == ("tiny", True, [])
 
 
 def test_warnings_do_not_get_into_what_is_rendered() -> None:

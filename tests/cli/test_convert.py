@@ -1,5 +1,6 @@
 """`pdinference convert`, as a person uses it, and with untrusted files."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,12 @@ def test_a_file_with_anything_in_it_is_answered_in_words(name: str, tmp_path: Pa
 def test_bytes_that_are_no_text_are_answered_in_words(tmp_path: Path) -> None:
     (tmp_path / "x.sh").write_bytes(b"vllm serve \xff")
     assert "not UTF-8 text" in convert("-f", str(tmp_path / "x.sh")).output
+
+
+def test_as_json_it_has_the_resource_and_what_is_left_out() -> None:
+    result = convert("-o", "json", "--", *SERVE.split())
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["resource"] == yaml.safe_load(convert("--", *SERVE.split()).stdout)
+    assert [one["subject"] for one in found["leftOut"]] == ["--host 0.0.0.0"]
+    assert found["problems"] == []

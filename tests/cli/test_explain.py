@@ -4,10 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from pdinference.cli import main
-from pdinference.cluster.kinds import SERVICE_ACCOUNT
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import CHILD_BY_NAME, POD, ROLE_BINDING, SERVICE_ACCOUNT
 from pdinference.manifests import KedaSettings, RenderSettings
 from tests.cli.explain_command import SERVICE, Command, Make, at_rest, dump, invoke, predicted
 from tests.conftest import Golden
@@ -17,13 +15,14 @@ from tests.inference.model_jobs import model
 from tests.inference.world import CR, ROUTER, World
 
 KEDA = {"source": "KEDA"}
+ROLE = CHILD_BY_NAME["Role"]
 GOLDEN = Path(__file__).parent / "golden" / "explain"
 
 
-def test_without_a_name_or_a_file_it_says_what_to_write() -> None:
-    result = CliRunner().invoke(main, ["explain"])
-    assert result.exit_code == 2
-    assert "Write the NAME of a PDInference, or -f FILE." in result.output
+async def test_without_a_name_the_only_resource_is_explained(document: Make, command: Command) -> None:
+    world = World(document())
+    named = await command.found(world)
+    assert await command.found(world, name="") == named
 
 
 async def test_of_a_new_resource_it_names_all_children_in_order(document: Make, command: Command) -> None:
@@ -47,6 +46,24 @@ async def test_at_rest_it_says_that_there_is_nothing_to_do(document: Make, comma
     assert "2 by HPA" in text
     assert "Held back:" not in text
     assert await command.reconciled(world) == set()
+
+
+async def test_kinds_that_may_not_be_listed_are_a_caveat(document: Make, command: Command) -> None:
+    world = World(document(decode=scaled.SCALED))
+    await at_rest(world)
+    world.edit(decode=scaled.SCALED, engine=IMAGE)
+    allowed = await command.found(world)
+    for kind in (ROLE, ROLE_BINDING, POD):
+        refused = ApiError(403, "Forbidden", f"{kind.plural} is forbidden")
+        world.api.fail("get", kind.path("ns"), refused)
+    found = await command.found(world)
+    assert set(found["unknown"]) - set(allowed["unknown"]) == {
+        "You may not list roles, rolebindings. They count as up to date.",
+        "You may not list pods. They count as absent.",
+    }
+    secret = {"Role", "RoleBinding"}
+    assert found["writes"] == [step for step in allowed["writes"] if step["kind"] not in secret]
+    assert [step for step in found["held_back"] if "RoleBinding" in step["reason"]] == []
 
 
 async def test_with_keda_the_operators_options_are_needed(document: Make, command: Command) -> None:
@@ -232,7 +249,8 @@ async def test_a_resource_that_is_missing_is_an_error(document: Make, command: C
     world = World(document())
     del world.api.objects[CR]
     result = await command.result(world)
-    assert (result.exit_code, result.output) == (1, f"Error: {CR} not found\n")
+    assert result.exit_code == 1
+    assert "The namespace ns has no PDInference llama." in result.output
 
 
 async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: Golden) -> None:

@@ -45,7 +45,10 @@ class World:
 
     def run(self, *words: str) -> Result:
         command, *rest = words
-        return CliRunner().invoke(main, [command, "llama", "--kubeconfig", str(self.kubeconfig), *rest])
+        return self.run_without_name(command, "llama", *rest)
+
+    def run_without_name(self, *words: str) -> Result:
+        return CliRunner().invoke(main, [*words, "--kubeconfig", str(self.kubeconfig)])
 
     @property
     def spec(self) -> Json:
@@ -173,11 +176,45 @@ def test_undo_writes_nothing_over_an_edit_that_came_between(world: World) -> Non
     assert world.spec["image"] == "b"
 
 
-def test_a_refusal_of_the_api_server_is_printed_in_its_own_words(world: World) -> None:
+def test_a_resource_that_does_not_exist_is_named_with_how_to_list_the_others(world: World) -> None:
     for command in ("history", "diff", "undo"):
         result = world.run(command)
         assert result.exit_code == 1
-        assert result.output == f"Error: {PATH} not found\n"
+        assert result.output == (
+            "Error: The namespace team-a has no PDInference llama. `kubectl pdi status -n team-a` lists those that it "
+            "has.\n"
+        )
+
+
+def test_without_a_name_the_only_resource_of_the_namespace_is_chosen(world: World) -> None:
+    for image in "ab":
+        world.edit(image)
+    assert "image a -> b" in world.run_without_name("history").output
+    assert "-  image: a\n+  image: b\n" in world.run_without_name("diff").output
+    assert world.run_without_name("undo").output.endswith("llama has the spec of revision 1 again.\n")
+    world.api.put(RESOURCE.path("team-a", "second"), {"metadata": {"name": "second", "namespace": "team-a"}})
+    for command in ("history", "diff", "undo"):
+        result = world.run_without_name(command)
+        assert result.exit_code == 1
+        assert "has 2 PDInferences (llama, second). Write the NAME of one." in result.output
+
+
+def test_diff_and_undo_as_json_have_the_fields_that_differ(world: World) -> None:
+    world.edit("a")
+    world.edit("b")
+    changed = json.loads(world.run("diff", "-o", "json").stdout)
+    assert changed == {
+        "from": "revision 1",
+        "to": "stored",
+        "changes": [{"path": "image", "before": "a", "after": "b"}],
+    }
+    back = [{"path": "image", "before": "b", "after": "a"}]
+    undone = {"resource": "llama", "revision": 1, "changes": back}
+    assert json.loads(world.run("undo", "--dry-run", "-o", "json").stdout) == {**undone, "written": False}
+    assert json.loads(world.run("undo", "-o", "json").stdout) == {**undone, "written": True}
+    assert world.spec["image"] == "a"
+    nothing = json.loads(world.run("undo", "--to-revision", "1", "-o", "json").stdout)
+    assert (nothing["changes"], nothing["written"]) == ([], False)
 
 
 def test_undo_warns_of_whoever_will_write_the_edit_again(world: World) -> None:
@@ -211,7 +248,7 @@ def test_the_namespace_is_that_of_the_context(world: World) -> None:
     assert client.default_namespace(world.kubeconfig, "other") == "default"
     result = world.run("history", "--context", "missing")
     assert result.exit_code == 1
-    assert "cannot log in to a cluster" in result.output
+    assert "has no context missing. Pass --context with one of: work, other." in result.output
 
 
 @pytest.mark.parametrize(

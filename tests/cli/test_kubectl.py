@@ -1,14 +1,18 @@
 """`kubectl pdi`: the plug-in and its completion, as kubectl and shells run them."""
 
+import asyncio
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from pdinference.cli import main
+from tests.cli.served_cluster import ServedCluster, resource
 from tests.conftest import REPOSITORY
 
 Ran = Callable[..., str]
@@ -32,8 +36,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_plugin_is_the_same_program_under_the_name_of_kubectl(ran: Ran) -> None:
     assert ran("kubectl-pdi", "--help").startswith("Usage: kubectl pdi [OPTIONS] COMMAND [ARGS]...")
-    assert ran("kubectl-pdi", "history", "-h").startswith("Usage: kubectl pdi history [OPTIONS] NAME")
-    assert ran("pdinference", "history", "-h").startswith("Usage: pdinference history [OPTIONS] NAME")
+    assert ran("kubectl-pdi", "history", "-h").startswith("Usage: kubectl pdi history [OPTIONS] [NAME]")
+    assert ran("pdinference", "history", "-h").startswith("Usage: pdinference history [OPTIONS] [NAME]")
 
 
 def test_kubectl_gets_commands_with_descriptions_and_no_files(ran: Ran) -> None:
@@ -48,6 +52,46 @@ def test_kubectl_gets_values_and_options_of_a_command(ran: Ran) -> None:
     assert ran("kubectl_complete-pdi", "explain", "-o", "").splitlines() == ["text", "json", "yaml", ":4"]
     options = [line.partition("\t")[0] for line in ran("kubectl_complete-pdi", "history", "--").splitlines()]
     assert {"--namespace", "--kubeconfig", "--context"} <= set(options)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ServedCluster]:
+    cluster = ServedCluster()
+    cluster.resources = [resource("llama"), resource("llama-large"), resource("qwen")]
+    async with cluster.running(tmp_path):
+        yield cluster
+
+
+async def completed(ran: Ran, cluster: ServedCluster, *words: str) -> list[str]:
+    command, *rest = words
+    line = (command, "--kubeconfig", str(cluster.kubeconfig), *rest)
+    return (await asyncio.to_thread(ran, "kubectl_complete-pdi", *line)).splitlines()
+
+
+@pytest.mark.parametrize("command", ["status", "history", "diff", "undo", "explain", "plan", "top", "bench", "doctor"])
+async def test_a_name_is_completed_from_the_namespace(ran: Ran, cluster: ServedCluster, command: str) -> None:
+    assert await completed(ran, cluster, command, "") == ["llama", "llama-large", "qwen", ":4"]
+    assert await completed(ran, cluster, command, "llama-") == ["llama-large", ":4"]
+
+
+async def test_names_and_roles_are_completed_each_in_its_place(ran: Ran, cluster: ServedCluster) -> None:
+    roles = ["parameter", "decode", "router"]
+    assert await completed(ran, cluster, "logs", "") == ["llama", "llama-large", "qwen", *roles, ":4"]
+    assert await completed(ran, cluster, "logs", "llama", "") == [*roles, ":4"]
+    assert await completed(ran, cluster, "logs", "llama", "d") == ["decode", ":4"]
+    assert await completed(ran, cluster, "chat", "q") == ["qwen", ":4"]
+
+
+async def test_a_cluster_that_does_not_answer_disturbs_no_completion(ran: Ran, cluster: ServedCluster) -> None:
+    cluster.answers.clear()
+    began = time.monotonic()
+    assert await completed(ran, cluster, "restart", "") == ["parameter", "decode", "router", ":4"]
+    assert time.monotonic() - began < 10
+    cluster.answers.set()
+    cluster.kubeconfig.write_text("{", encoding="utf-8")
+    assert await completed(ran, cluster, "status", "") == [":4"]
+    cluster.kubeconfig.unlink()
+    assert await completed(ran, cluster, "status", "") == [":4"]
 
 
 def test_where_a_file_belongs_the_shell_completes_files(ran: Ran) -> None:

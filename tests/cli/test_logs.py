@@ -69,7 +69,7 @@ async def test_a_container_that_has_not_started_does_not_hide_the_others(cluster
     [
         ((), "Write [NAME] {parameter|decode|router}."),
         (("llama", "prefill"), "'prefill' is not one of parameter, decode, router."),
-        (("none", "decode"), 'pdinferences.pdinference.io "none" not found'),
+        (("none", "decode"), "The namespace team-a has no PDInference none."),
     ],
 )
 async def test_what_is_wrong_is_said(cluster: ServedCluster, words: tuple[str, ...], said: str) -> None:

@@ -12,7 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from pdinference.api.validation import validated
 from pdinference.cli import main
+from tests.cli.served_cluster import ServedCluster
 from tests.conftest import EXAMPLES, REPOSITORY
 from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B, LLAMA_70B
 
@@ -294,3 +296,24 @@ def test_without_p_the_plan_is_of_d_alone() -> None:
     text = plan("-f", REPOSITORY / "examples/aggregated.yaml").output
     assert "P (parameter, prefill)" not in text
     assert "spec.mode is Aggregated, so the servers are not split." in text
+
+
+async def test_a_stored_resource_is_planned_with_what_its_status_knows(tmp_path: Path) -> None:
+    stored = yaml.safe_load(LLAMA.read_text(encoding="utf-8"))
+    stored["metadata"] |= {"name": "llama", "namespace": "team-a", "uid": "1", "managedFields": []}
+    facts = {"source": validated(stored).spec.model.source.identity(), "config": LLAMA_8B}
+    cluster = ServedCluster()
+    cluster.resources = [{**stored, "status": {"model": {"facts": facts}}}]
+    async with cluster.running(tmp_path):
+        named = await cluster.run("plan", "llama", "--memory", "80GiB")
+        chosen = await cluster.run("plan", "--memory", "80GiB", "-o", "text")
+        both = await cluster.run("plan", "llama", "-f", str(LLAMA))
+    assert named.exit_code == 0, named.output
+    assert "Why does a model of 15.0 GiB use 73.6 GiB?" in named.stdout
+    assert chosen.stdout == named.stdout
+    assert "Write NAME or -f FILE, not both." in both.stderr
+
+
+def test_the_output_has_the_names_of_other_commands_and_its_earlier_one(config: Path) -> None:
+    words = ("-f", LLAMA, "--model-config", config)
+    assert plan(*words, "-o", "text").output == plan(*words, "-o", "table").output == plan(*words).output

@@ -1,6 +1,7 @@
 """`pdinference restart`: the operator leaves a restart alone."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,14 @@ async def test_the_operator_leaves_a_restart_alone(document: Make, restart: Rest
     await world.reconcile()
     assert await rests(world)
     assert restarted(world) == {name}
+
+
+async def test_as_json_it_names_the_workloads(document: Make, restart: Restart) -> None:
+    world = World(document())
+    revision = await serving(world)
+    found = json.loads((await asyncio.to_thread(restart, world, "decode", "-o", "json")).stdout)
+    assert found["workloads"] == [{"kind": "Deployment", "name": f"llama-decode-{revision}"}]
+    assert found["restartedAt"].endswith("Z")
 
 
 async def test_worker_nodes_of_p_restart_with_p(document: Make, restart: Restart) -> None:

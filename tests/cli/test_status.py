@@ -249,9 +249,10 @@ def test_what_may_not_be_read_is_noted_with_the_right(cluster: Callable[[FakeApi
 
 def test_a_resource_that_is_missing_and_a_kind_that_is_not_installed(cluster: Callable[[FakeApi], Cluster]) -> None:
     found = cluster(FakeApi()).run("llama")
-    assert (found.exit_code, found.output) == (1, f"Error: {RESOURCE.path('team-a', 'llama')} not found\n")
+    assert found.exit_code == 1
+    assert "The namespace team-a has no PDInference llama." in found.output
     api = FakeApi()
-    api.fail("get", RESOURCE.path("team-a"), ApiError(404, "NotFound", "the server could not find the resource"))
+    api.fail("get", RESOURCE.path("team-a"), ApiError(404, "Http404", "404 page not found\n"))
     found = cluster(api).run()
     assert found.exit_code == 1
     assert "the operator's CRDs are not installed" in found.output
@@ -275,7 +276,7 @@ def test_watch_ends_when_the_resource_is_gone(cluster: Callable[[FakeApi], Clust
     found = cluster(api).run("llama", "--watch")
     assert found.exit_code == 1
     assert "revision  r1 not rolled out; none serves yet" in found.stdout
-    assert "not found" in found.stderr
+    assert "The namespace team-a has no PDInference llama." in found.stderr
 
 
 async def test_watch_on_a_terminal_redraws_and_keeps_the_last_state(

@@ -11,8 +11,9 @@ from aiohttp import web
 from rich.console import Console
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.status import RoleMemory
 from pdinference.cli.top import command
-from pdinference.cli.top.text import curve, table
+from pdinference.cli.top.text import curve, table, view
 from pdinference.cli.top.usage import EngineUse, Tiers, engine_use
 from pdinference.cluster.client import ApiServer, load_configuration
 from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource
@@ -126,6 +127,26 @@ def test_bytes_of_tiers_are_summed_over_engines() -> None:
         console.print(table([found], {}))
     assert "84 MB in, 10 out" in captured.get()
     assert "85 MB in, 0 out" in captured.get()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 240])
+def test_names_and_numbers_are_whole_at_any_width(width: int) -> None:
+    name = "llama-decode-ctfbcsls-7dc597568c-55rtf"
+    page = BUSY + TIERS
+    engines = [
+        engine_use(Role.DECODE, name, page, RoleMemory.model_validate(PLAN)),
+        EngineUse(Role.PARAMETER, "llama-parameter-ctfbcsls-0", problem="not ready"),
+    ]
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(view(console, engines, {name: [0.5] * 30}))
+    lines = captured.get().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    assert any(name in line for line in lines)
+    assert any("84 MB in, 10 out" in line for line in lines)
+    assert any("of 32.0 GiB" in line for line in lines) or width < 80
+    assert any(curve([0.5] * 30) in line for line in lines)
+    assert any("not ready" in line for line in lines)
 
 
 def test_a_curve_rises_and_falls_with_its_values() -> None:

@@ -1,6 +1,5 @@
 """The client sends requests as Kubernetes expects, and recovers from expired credentials and unavailable servers."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from pdinference.cluster.client import ApiServer, ConfigurationError, as_yaml, default_namespace, load_configuration
+from pdinference.cluster.client import ApiServer, as_yaml, load_configuration
 from pdinference.cluster.errors import ApiError
 
 
@@ -98,20 +97,6 @@ async def test_a_server_that_is_away_is_a_passing_error(tmp_path: Path) -> None:
         await api.get("/x")
     assert caught.value.transient
     await api.close()
-
-
-async def test_no_way_to_log_in_is_said_plainly(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot log in"):
-        await load_configuration(tmp_path / "missing")
-
-
-@pytest.mark.parametrize("content", [b"", b'"""No kubeconfig."""\nimport os', b"text", b"- a", b"{", b"\xff\xfe\x00"])
-async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "config"
-    file.write_bytes(content)
-    for load in (load_configuration(file), asyncio.to_thread(default_namespace, file)):
-        with pytest.raises(ConfigurationError, match="cannot log in"):
-            await load
 
 
 def test_json_that_is_read_as_yaml_says_the_same() -> None:

@@ -16,6 +16,7 @@ from pdinference.api.names import LABEL_ROLE
 from pdinference.cli.doctor.bandwidth.jobs import AT_ONCE, LABEL_RUN
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, POD, RESOURCE_CLAIM_TEMPLATE
+from tests.integration.accounts import user
 from tests.integration.fleet import DRIVER, NODES, Device, Fleet
 from tests.integration.world import World, until
 
@@ -237,21 +238,7 @@ def _result() -> Json:
 
 async def _user(world: World, folder: Path, rules: list[Json]) -> Path:
     """A kubeconfig of an account that may read PDInferences in its namespace, and what the rules add."""
-    namespace, name = world.namespace, "user"
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{world.namespace}/roles"
     reads = {"apiGroups": ["pdinference.io"], "resources": ["*"], "verbs": ["get", "list"]}
-    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    await world.api.create(accounts, {"metadata": {"name": name}})
-    await world.api.create(f"{rbac}/roles", {"metadata": {"name": name}, "rules": [reads, *rules]})
-    binding = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-    }
-    await world.api.create(f"{rbac}/rolebindings", binding)
-    token = (await world.api.create(f"{accounts}/{name}/token", {"spec": {}}))["status"]["token"]
-    config = yaml.safe_load(world.cluster.kubeconfig.read_text(encoding="utf-8"))
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return path
+    await world.api.create(roles, {"metadata": {"name": "user"}, "rules": [reads, *rules]})
+    return await user(world, folder, {"kind": "Role", "name": "user"})

@@ -3,17 +3,21 @@
 import asyncio
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pdinference.cli import main
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import CHILD_BY_NAME, CONTROLLER_REVISION, DEPLOYMENT, RESOURCE
+from tests.charts.helm import of_kind, rendered
+from tests.integration.accounts import user
 from tests.integration.operators import Operators
 from tests.integration.world import READS, World, until
 
 SCALED: Json = {"autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 VERBS = {"create": "patch", "apply": "patch", "scale": "patch", "report": "patch", "delete": "delete"}
 
 
@@ -55,7 +59,7 @@ async def requests_of(world: World, mark: int) -> set[str]:
 
 
 async def test_at_rest_nothing_is_to_do_and_after_an_edit_it_names_the_writes(
-    world: World, operators: Operators
+    world: World, operators: Operators, tmp_path: Path
 ) -> None:
     operator = await operators.start()
     mark = world.audit_mark()
@@ -88,6 +92,43 @@ async def test_at_rest_nothing_is_to_do_and_after_an_edit_it_names_the_writes(
     own = {CONTROLLER_REVISION.plural, "events", RESOURCE.plural}
     written = Counter({key: n for key, n in world.writes(mark).items() if key[1] not in own})
     assert named(explained) <= written, "what follows from these writes may come besides"
+
+    await expect_the_rights_of_an_ordinary_user_are_enough(world, tmp_path)
+
+
+async def expect_the_rights_of_an_ordinary_user_are_enough(world: World, folder: Path) -> None:
+    """Those of the ClusterRole `edit`, to which Kubernetes adds the chart's own."""
+    roles = {item["metadata"]["name"]: item for item in of_kind(rendered(release="plugin"), "ClusterRole")}
+    added = {name: role for name, role in roles.items() if name.endswith(("-view", "-edit"))}
+    assert len(added) == 2
+    for name, role in added.items():
+        await world.api.apply(f"{CLUSTER_ROLES}/{name}", role, manager="test")
+    kubeconfig = await user(world, folder, {"kind": "ClusterRole", "name": "edit"})
+
+    async def run(*words: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, main, [*words, "--kubeconfig", str(kubeconfig), *place])
+
+    async def allowed() -> bool:
+        return (await run("restart", "decode")).exit_code == 0
+
+    place = ("--namespace", world.namespace)
+    try:
+        await until(allowed, "the rights are aggregated")
+        status = await run("status", "llama")
+        assert (status.exit_code, "You may not" in status.output) == (0, False)
+        explained = await run("explain")
+        assert "You may not list roles, rolebindings. They count as up to date." in explained.output
+        assert (explained.exit_code, "Nothing to do." in explained.output) == (0, True)
+        assert "* " in (await run("history")).output
+        assert "vllm:2" in (await run("diff")).output
+        for words in (("logs", "router"), ("top", "--once"), ("plan", "llama"), ("chat", "Hi")):
+            assert "forbidden" not in (await run(*words)).output, words
+        refused = await run("doctor", "--context", "nope")
+        assert "Pass --context with one of:" in refused.output
+    finally:
+        for name in added:
+            found = await world.api.get(f"{CLUSTER_ROLES}/{name}")
+            await world.api.delete(f"{CLUSTER_ROLES}/{name}", uid=found["metadata"]["uid"])
 
 
 async def test_an_unlabelled_object_in_the_place_of_a_child_is_named(world: World) -> None:

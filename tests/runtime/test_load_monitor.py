@@ -7,6 +7,7 @@ import pytest
 
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import RESOURCE
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.loadmetrics.routers import RouterMonitor
@@ -18,6 +19,26 @@ from tests.cluster.fake_api import FakeApi
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
+
+
+async def test_the_memory_plan_of_every_resource_has_gauges() -> None:
+    cache = Cache()
+    memory = {"weightsBytes": 15_000, "kvBytesPerToken": 10, "kvCapacityTokens": 700, "observedKvCapacityTokens": 600}
+    metadata = {"name": "llama", "namespace": "ns", "uid": "1", "resourceVersion": "1"}
+    status = {"plan": {"parameter": memory, "decode": {"weightsBytes": 15_000}}}
+    body = {"metadata": metadata, "spec": {"model": {"source": {"path": "/m"}}}, "status": status}
+    cache.observe(RESOURCE, body, deleted=False)
+    metrics, settings = Metrics(), OperatorSettings()
+    api, supervisor = cast("ApiServer", FakeApi()), Supervisor(metrics)
+    endpoint = TlsEndpoint(settings, api, supervisor, [])
+    monitor = LoadMonitor(settings, api, cache, endpoint, supervisor, registry=metrics.registry, enqueue=lambda _: None)
+    found = [line for line in (await monitor.gauges.text()).splitlines() if not line.startswith("#")]
+    own = 'inference_namespace="ns",inference_name="llama",inference_role'
+    assert found == [
+        f'pdinference_role_weights_bytes{{{own}="parameter"}} 15000',
+        f'pdinference_role_weights_bytes{{{own}="decode"}} 15000',
+        f'pdinference_role_kv_cache_bytes{{{own}="parameter"}} 6000',
+    ]
 
 
 @pytest.mark.parametrize(

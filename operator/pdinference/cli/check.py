@@ -1,20 +1,25 @@
 """`pdinference check`: whether an installed operator answers the API server. `helm test` runs it in a pod."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from pdinference.api import names
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
 
 Json = dict[str, Any]
-Check = Callable[["ApiServer", str], Awaitable[str | None]]
+Check = Callable[[], Awaitable[str | None]]
 
+_PROBLEM: Final = 1
 _PAUSE_SECONDS: Final = 2.0
 _OPTION: Final = "max-logprob"
 _REFUSED: Final = f"spec.engine.args.{_OPTION}"
@@ -31,43 +36,47 @@ _INVALID: Final[Json] = {
 
 
 @click.command("check")
-@click.option("--namespace", "-n", help="Namespace that the operator serves.  [default: the current one]")
 @click.option("--webhook/--no-webhook", default=True, show_default=True, help="Whether the webhook is installed.")
 @click.option("--metrics-api/--no-metrics-api", default=True, show_default=True, help="Whether the metrics API is.")
 @click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for an answer after an upgrade.")
-def check_command(namespace: str | None, *, webhook: bool, metrics_api: bool, wait: float) -> None:
+@output_option()
+@live_options
+def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str, live: Callable[[str], Live]) -> None:
     """Check that an installed operator answers: its webhook and its metrics API.
 
-    Sends an invalid PDInference as a dry run, so nothing is stored. That takes the right to create PDInferences.
+    Sends an invalid PDInference as a dry run, so nothing is stored. That takes the right to create PDInferences in the
+    namespace, which the operator must serve.
     """
-    from pdinference.cluster.client import default_namespace  # noqa: PLC0415 - the client takes a second to import
+    checks = (
+        (webhook, "webhook", "webhook", _webhook_problem),
+        (metrics_api, "metricsApi", "metrics API", _metrics_api_problem),
+    )
+    problems: dict[str, str | None] = {}
 
-    chosen = namespace or default_namespace()
-    for wanted, subject, check in (
-        (webhook, "webhook", _webhook_problem),
-        (metrics_api, "metrics API", _metrics_api_problem),
-    ):
-        if not wanted:
-            continue
-        if problem := asyncio.run(_last_problem(check, chosen, wait)):
-            raise click.ClickException(f"The {subject} does not answer as it should: {problem}")
-        click.echo(f"The {subject} answers.")
+    async def work(api: "ApiServer", namespace: str) -> None:
+        for wanted, key, subject, check in checks:
+            if not wanted:
+                continue
+            problems[key] = problem = await _last_problem(partial(check, api, namespace), wait)
+            if output == "text" and problem is None:
+                click.echo(f"The {subject} answers.")
+            if output == "text" and problem is not None:
+                raise click.ClickException(f"The {subject} does not answer as it should: {problem}")
+
+    live("").do(work)
+    if output == "json":
+        print_json({key: {"answers": problem is None, "problem": problem or ""} for key, problem in problems.items()})
+        sys.exit(_PROBLEM if any(problems.values()) else 0)
 
 
-async def _last_problem(check: Check, namespace: str, wait: float) -> str | None:
+async def _last_problem(check: Check, wait: float) -> str | None:
     """The problem at the end of the wait; None as soon as there is none."""
-    from pdinference.cluster.client import ApiServer, load_configuration  # noqa: PLC0415
-
-    api = ApiServer(await load_configuration(), user_agent="pdinference-check")
     end = time.monotonic() + wait
-    try:
-        while True:
-            problem = await check(api, namespace)
-            if problem is None or time.monotonic() > end:
-                return problem
-            await asyncio.sleep(_PAUSE_SECONDS)
-    finally:
-        await api.close()
+    while True:
+        problem = await check()
+        if problem is None or time.monotonic() > end:
+            return problem
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _webhook_problem(api: "ApiServer", namespace: str) -> str | None:

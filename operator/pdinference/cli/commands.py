@@ -8,9 +8,8 @@ from typing import IO, Any
 import click
 import yaml
 
-from pdinference.api import names
 from pdinference.api.validation import InvalidResourceError
-from pdinference.checks import BatchExamination, Examination, examine, examine_any
+from pdinference.checks import Examination, examine
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.advise.command import advise_command
 from pdinference.cli.batch import batch_command
@@ -18,8 +17,9 @@ from pdinference.cli.calibrate.command import calibrate_group
 from pdinference.cli.check import check_command
 from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
+from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
-from pdinference.cli.documents import documents, file_option, name_of, problems_told
+from pdinference.cli.documents import documents, file_option, problems_told
 from pdinference.cli.explain.command import explain_command
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
@@ -35,6 +35,7 @@ from pdinference.cli.router import router_command
 from pdinference.cli.status.command import status_command
 from pdinference.cli.tls import tls_options
 from pdinference.cli.top.command import top_command
+from pdinference.cli.validate import validate_command
 from pdinference.manifests import RenderSettings, render
 
 _HIGHEST_PRICE = 1_000_000
@@ -96,34 +97,6 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
                 raise InvalidResourceError(examination.problems)
             rendered = render(examination.resource, settings)
             _print_yaml(rendered.objects)
-
-
-@main.command("validate")
-@file_option
-@click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
-@installation
-def validate_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
-    """Check resources like the webhook, without a cluster, and print all problems."""
-    refused = False
-    for document in documents(source, namespace, (names.KIND, names.BATCH_KIND)):
-        try:
-            with problems_told(document, source.name):
-                examination = examine_any(document, settings, known=local_facts)
-                _warn(examination, source.name)
-                if examination.problems:
-                    raise InvalidResourceError(examination.problems)
-        except click.ClickException as error:
-            error.show()
-            refused = True
-        else:
-            click.echo(f"{source.name}: {document['kind']} {name_of(document)} is valid.")
-    if refused:
-        sys.exit(1)
-
-
-def _warn(examination: Examination | BatchExamination, file: str) -> None:
-    for warning in examination.warnings:
-        click.echo(f"Warning: {file}: {warning}", err=True)
 
 
 @main.command()
@@ -189,11 +162,17 @@ def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     sys.exit(run_operator(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))
 
 
+def _warn(examination: Examination, file: str) -> None:
+    for warning in examination.warnings:
+        click.echo(f"Warning: {file}: {warning}", err=True)
+
+
 def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
     style = {"default_flow_style": False, "width": 120, **style}
     yaml.dump_all(objects, sys.stdout, Dumper=PlainDumper, sort_keys=False, explicit_start=True, **style)
 
 
+main.add_command(validate_command)
 main.add_command(status_command)
 main.add_command(top_command)
 main.add_command(logs_command)
@@ -214,4 +193,5 @@ main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
 main.add_command(router_command)
+main.add_command(dashboard_command)
 main.add_command(completion_command)

@@ -3,17 +3,19 @@
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import yaml
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.api.plain_text import plain
+from pdinference.cli.output import output_option, print_json
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.yaml_files import documents_of, text_of
 
 if TYPE_CHECKING:
+    from pdinference.checks import Examination
     from pdinference.conversion import Conversion, Launch, Remark
 
 _WIDTH = 118
@@ -43,12 +45,15 @@ _PLAN_OF_FOLDER = "plan --model-dir DIR -f FILE"
 @click.option("--parameter", type=_FILE, help="The same for P only; requires --decode.")
 @click.option("--decode", type=_FILE, help="The same for D only.")
 @click.option("--name", help="Name of the resource.  [default: from the model or workload]")
+@output_option()
 def convert_command(
+    *,
     words: tuple[str, ...],
     source: IO[str] | None,
     parameter: IO[str] | None,
     decode: IO[str] | None,
     name: str | None,
+    output: str,
 ) -> None:
     """Print the PDInference for a vLLM command line, with a comment for each setting that is left out.
 
@@ -70,8 +75,15 @@ def convert_command(
             conversion = convert(launches[0] if len(launches) == 1 else pair_of(launches), name)
     except ConversionError as error:
         raise click.ClickException(plain(str(error), _LONGEST_REMARK)) from None
-    _print(conversion)
-    _check(conversion)
+    examination = _examined(conversion)
+    if output == "json":
+        print_json(_as_json(conversion, examination))
+    else:
+        _print(conversion)
+        for warning in examination.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+    if examination.problems:
+        raise click.ClickException(f"Change this first. {_refusal(conversion, examination)}")
 
 
 def _launches(source: IO[str]) -> "list[Launch]":
@@ -137,15 +149,32 @@ def _item(text: str) -> list[str]:
     )
 
 
-def _check(conversion: "Conversion") -> None:
-    """Report problems of the resource, like `validate`."""
-    from pdinference.api.validation import refusal  # noqa: PLC0415 - pydantic
-    from pdinference.checks import examine  # noqa: PLC0415 - the same
+def _examined(conversion: "Conversion") -> "Examination":
+    """The resource, checked like `validate`."""
+    from pdinference.checks import examine  # noqa: PLC0415 - pydantic
     from pdinference.manifests import RenderSettings  # noqa: PLC0415 - the same
 
-    examination = examine(conversion.document, RenderSettings())
-    for warning in examination.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    if examination.problems:
-        name = conversion.document["metadata"]["name"]
-        raise click.ClickException(f"Change this first. {refusal(name, examination.problems)}")
+    return examine(conversion.document, RenderSettings())
+
+
+def _refusal(conversion: "Conversion", examination: "Examination") -> str:
+    from pdinference.api.validation import refusal  # noqa: PLC0415 - pydantic
+
+    return refusal(conversion.document["metadata"]["name"], examination.problems)
+
+
+def _as_json(conversion: "Conversion", examination: "Examination") -> dict[str, Any]:
+    """The resource, what is left out of it or should be looked at, and what is wrong with it."""
+    from pdinference.cli.validate import as_json  # noqa: PLC0415 - pydantic
+
+    def remarks(*, left_out: bool) -> list[dict[str, str]]:
+        chosen = [one for one in conversion.remarks[:_MOST_REMARKS] if one.left_out is left_out]
+        return [{"subject": one.subject, "text": one.text} for one in chosen]
+
+    return {
+        "resource": conversion.document,
+        "leftOut": remarks(left_out=True),
+        "lookAt": remarks(left_out=False),
+        "problems": as_json(examination.problems),
+        "warnings": as_json(examination.warnings),
+    }

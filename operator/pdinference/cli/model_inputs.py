@@ -43,8 +43,12 @@ class ModelOptions:
     online: bool
     memory: int | None
 
-    def inputs(self, resource: "PDInference") -> "Inputs":
+    def inputs(self, resource: "PDInference", stored: dict[str, Any] | None = None) -> "Inputs":
         """The inputs of the memory plan of a resource.
+
+        Args:
+            resource: The resource.
+            stored: Facts of the model in the status of a stored resource.
 
         Raises:
             ClickException: Nothing is known of the model, or its files are damaged.
@@ -62,7 +66,7 @@ class ModelOptions:
         )
 
         try:
-            config, checkpoint = known_facts(resource.spec, _asked(resource) if self.online else None)
+            config, checkpoint = known_facts(resource.spec, _asked(resource) if self.online else stored)
             if config is None or self.folder or self.config:
                 config, read = read_model(resource.spec.model.source, self.folder, self.config)
                 checkpoint = known_weights(read, model_facts(config)) if read else checkpoint

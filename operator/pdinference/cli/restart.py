@@ -10,6 +10,7 @@ from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -23,8 +24,9 @@ _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 
 @click.command("restart")
 @optional_name("role", [str(role) for role in SERVING_ROLES])
+@output_option()
 @live_options
-def restart_command(*, name: str | None, role: str, live: Callable[[str], Live]) -> None:
+def restart_command(*, name: str | None, role: str, output: str, live: Callable[[str], Live]) -> None:
     """Replace the pods of a role one by one, as `kubectl rollout restart` does.
 
     The spec, and so the revision, stays. A pod of D or of the router starts before the one that it replaces ends, so D
@@ -41,8 +43,12 @@ def restart_command(*, name: str | None, role: str, live: Callable[[str], Live])
         moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         for kind, workload in found:
             await api.merge(kind.path(namespace, workload), _restart_at(moment))
-            click.echo(f"{kind.name} {workload} restarts.")
-        click.echo(f"Follow it with `kubectl pdi status {resource['metadata']['name']} -n {namespace} --watch`.")
+            if output == "text":
+                click.echo(f"{kind.name} {workload} restarts.")
+        if output == "json":
+            print_json({"restartedAt": moment, "workloads": [{"kind": kind.name, "name": one} for kind, one in found]})
+        else:
+            click.echo(f"Follow it with `kubectl pdi status {resource['metadata']['name']} -n {namespace} --watch`.")
 
     live(name or "").do(work)
 

@@ -18,16 +18,11 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import (
-    ConfigException,
-    list_kube_config_contexts,
-    load_incluster_config,
-    load_kube_config,
-)
-from yaml import YAMLError
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kubeconfig import UNREADABLE, ConfigurationError, chosen_context, unusable
 from pdinference.cluster.objects import shallow
 
 Json = dict[str, Any]
@@ -35,6 +30,7 @@ Json = dict[str, Any]
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY_TEXT = f"{APPLY}; charset=utf-8"  # the client library sends text of this type unchanged
 _YAML = "application/yaml"
 _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -72,35 +68,21 @@ def as_yaml(manifest: Json) -> str:
     return _TO_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-class ConfigurationError(Exception):
-    """The connection to the API server cannot be configured."""
-
-
-_NOT_A_KUBECONFIG = (YAMLError, UnicodeDecodeError, TypeError, AttributeError, KeyError)
-"""What the client raises for a file of another kind; it does not check the file's structure."""
-_UNREADABLE = (ConfigException, OSError, *_NOT_A_KUBECONFIG)
-
-
 async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
     """Load address and credentials of the API server.
 
     Args:
         kubeconfig: A kubeconfig file. Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config.
         context: Context of the kubeconfig. Default: the current context.
+
+    Raises:
+        ConfigurationError: It cannot be read, or lacks the context.
     """
     configuration = Configuration()
-    try:
-        if _in_cluster(kubeconfig, context):
-            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-        else:
-            await load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=None if kubeconfig is None else str(kubeconfig),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-    except _UNREADABLE as error:
-        raise _not_logged_in(error) from error
+    if _in_cluster(kubeconfig, context):
+        _load_service_account(configuration)
+    else:
+        await _load_kubeconfig(configuration, kubeconfig, context)
     configuration.connection_pool_maxsize = _CONNECTIONS
     # A proxy is used only if the kubeconfig names one, as in Kopf. Reading proxies from the environment and ~/.netrc
     # would cost a thread switch for each request.
@@ -114,19 +96,29 @@ def default_namespace(kubeconfig: Path | None = None, context: str | None = None
     Raises:
         ConfigurationError: The kubeconfig cannot be read, or lacks the context.
     """
+    if _in_cluster(kubeconfig, context):
+        return _OWN_NAMESPACE.read_text(encoding="ascii").strip()
+    return str(chosen_context(kubeconfig, context).get("namespace") or "default")
+
+
+def _load_service_account(configuration: Configuration) -> None:
     try:
-        if _in_cluster(kubeconfig, context):
-            return _OWN_NAMESPACE.read_text(encoding="ascii").strip()
-        contexts, current = list_kube_config_contexts(None if kubeconfig is None else str(kubeconfig))  # type: ignore[no-untyped-call]
-    except _UNREADABLE as error:
-        raise _not_logged_in(error) from error
-    chosen = current if context is None else next((c for c in contexts if c["name"] == context), {})
-    return str(chosen.get("context", {}).get("namespace") or "default")
+        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise ConfigurationError(f"The pod's service account cannot be used: {error}. Pass --kubeconfig.") from error
 
 
-def _not_logged_in(error: Exception) -> ConfigurationError:
-    kind = "the kubeconfig is not valid: " if isinstance(error, _NOT_A_KUBECONFIG) else ""
-    return ConfigurationError(f"cannot log in to a cluster: {kind}{error}")
+async def _load_kubeconfig(configuration: Configuration, kubeconfig: Path | None, context: str | None) -> None:
+    chosen_context(kubeconfig, context)
+    try:
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=None if kubeconfig is None else str(kubeconfig),
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    except UNREADABLE as error:
+        raise unusable(error, kubeconfig) from error
 
 
 def _in_cluster(kubeconfig: Path | None, context: str | None) -> bool:

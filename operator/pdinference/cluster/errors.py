@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
 _UNTYPED = "failed to create typed patch object"  # fits no schema; server-side apply calls it an internal error
+_UNSERVED = "the server could not find the requested resource"
+_PLAIN_404 = "Http404"  # the text of Go's HTTP server, without a Status of Kubernetes
 _RETRY_AFTER_LIMIT_S = 120.0
 
 
@@ -29,6 +31,11 @@ class ApiError(Exception):
     def transient(self) -> bool:
         """Whether a retry of the same request may succeed."""
         return self.status == 0 or (self.status in _TRANSIENT and _UNTYPED not in self.message)
+
+    @property
+    def unserved(self) -> bool:
+        """Whether the API server does not serve the kind, such as one whose CRD is not installed."""
+        return self.reason == _PLAIN_404 or (self.status == 404 and self.message == _UNSERVED)
 
     @classmethod
     def from_response(cls, status: int, headers: Mapping[str, str], body: bytes) -> "ApiError":

@@ -1,4 +1,4 @@
-"""Exports computed metrics of resources as gauges on the operator's /metrics: signals, objectives, use of the roles.
+"""Exports metrics of resources as gauges on the operator's /metrics: signals, objectives, use and memory of the roles.
 
 KEDA, prometheus-adapter and dashboards read them.
 """
@@ -11,8 +11,9 @@ from itertools import chain
 from typing import Final
 
 from pdinference.cluster.kinds import Owner
+from pdinference.loadmetrics import memory_gauges, objective_gauges
 from pdinference.loadmetrics.loads import Loads
-from pdinference.loadmetrics.objective_gauges import HELP, GaugeSample
+from pdinference.loadmetrics.objective_gauges import GaugeSample
 from pdinference.loadmetrics.policies import Policies
 from pdinference.planning.scaling.gauges import LABEL_NAME, LABEL_NAMESPACE, LABEL_ROLE
 from pdinference.planning.scaling.signals import METRICS
@@ -20,6 +21,8 @@ from pdinference.planning.scaling.signals import METRICS
 _SLICE_S: Final = 0.02
 """Maximum time of computing before it yields to the event loop."""
 _KEPT_S: Final = 1.0
+HELP: Final = {**objective_gauges.HELP, **memory_gauges.HELP}
+"""The gauges beside the signals, and what they are."""
 HELP_OF_SIGNALS: Final = "Computed from the metrics of a role's vLLM pods; docs/autoscaling.md has its unit."
 
 
@@ -56,7 +59,7 @@ class SignalGauges:
     async def _computed(self) -> str:
         samples: dict[str, list[str]] = {metric: [] for metric in (*METRICS, *HELP)}
         until = time.monotonic() + _SLICE_S
-        for owner in self._policies.measured():
+        for owner in self._policies.inferences():
             for metric, label, value in chain(self._signals(owner), self._further(owner)):
                 samples[metric].append(f"{metric}{{{_labels(owner, label)}}} {value:.10g}\n")
             if time.monotonic() > until:

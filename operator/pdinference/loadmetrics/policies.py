@@ -109,6 +109,11 @@ class Policies:
         found = (record.owner for _, record in self._cache.resources.items())
         return [owner for owner in found if self.policy(owner) or self.objectives(owner) is not None]
 
+    def inferences(self) -> list[Owner]:
+        """All PDInferences."""
+        found = (record.owner for _, record in self._cache.resources.items())
+        return [owner for owner in found if owner.kind == names.KIND]
+
     def uses_metrics_api(self, owner: Owner) -> bool:
         """Whether autoscalers of a resource use the operator's external metrics API. True if not known."""
         record = self._cache.resources.get(owner)

@@ -12,9 +12,11 @@ from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
+from pdinference.controller.status_writer import status_of
 from pdinference.controller.supervisor import Supervisor
 from pdinference.loadmetrics.gauges import SignalGauges
 from pdinference.loadmetrics.loads import Loads
+from pdinference.loadmetrics.memory_gauges import memory_samples
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.metrics_api.access import AccessChecker
 from pdinference.loadmetrics.metrics_api.api import MetricsApi
@@ -132,7 +134,10 @@ class LoadMonitor:
         return Utilization(used, self._scraper.idle_token_seconds(owner), usage.cost_per_million(owner, prices))
 
     def _samples(self, owner: Owner) -> Iterator[GaugeSample]:
-        return objective_samples(self._policies.objectives(owner), self.streams(owner), self.utilization(owner))
+        yield from objective_samples(self._policies.objectives(owner), self.streams(owner), self.utilization(owner))
+        record = self._cache.resources.get(owner)
+        if record is not None:
+            yield from memory_samples(status_of(record).plan)
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""

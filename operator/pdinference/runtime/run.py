@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
+from pdinference.cluster.client import ApiServer, load_configuration
+from pdinference.cluster.kubeconfig import ConfigurationError
 from pdinference.runtime import logs
 from pdinference.runtime.application import Application
 from pdinference.runtime.health import Health

@@ -144,6 +144,14 @@ class RoleMemory(ApiModel):
     max_concurrency: float | None = None
     """Number of requests of the maximum length that fit the KV cache at a time."""
 
+    @property
+    def kv_bytes(self) -> int | None:
+        """Size of the KV cache, as vLLM measured it or else as planned."""
+        tokens = self.observed_kv_capacity_tokens or self.kv_capacity_tokens
+        if tokens is None or self.kv_bytes_per_token is None:
+            return None
+        return tokens * self.kv_bytes_per_token
+
 
 class PlanStatus(ApiModel):
     """Memory plan of one device of each role, with the capacity that vLLM measured."""

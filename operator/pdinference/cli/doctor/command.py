@@ -1,16 +1,17 @@
 """The command `pdinference doctor`."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from pdinference.cli.chosen import name_argument
 from pdinference.cli.documents import one_document
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
+from pdinference.cli.output import output_option, print_json
 from pdinference.manifests import RenderSettings
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _PROBLEM: Final = 1
 
 
 @click.command("doctor")
-@click.argument("name", required=False)
+@name_argument
 @click.option(
     "-f",
     "--file",
@@ -37,7 +38,7 @@ _PROBLEM: Final = 1
     show_default=True,
     help="Seconds for --bandwidth, with the start of the pods.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @live_options
 @installation
 def doctor_command(
@@ -79,8 +80,7 @@ def doctor_command(
 
 def _print(found: "Report", output: str) -> None:
     if output == "json":
-        json.dump(found.as_json(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(found.as_json())
         return
     from pdinference.cli.doctor.text import print_report  # noqa: PLC0415 - the import of Rich is slow
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415

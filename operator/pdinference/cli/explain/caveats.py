@@ -1,8 +1,10 @@
 """Limitations of an explanation, and the triggers of the next decision."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
+from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.explain.moment import Moment
+from pdinference.cluster.kinds import CHILDREN, SCALED_OBJECT, Kind
 from pdinference.cluster.verdict import Verdict
 from pdinference.planning.status import due
 
@@ -16,23 +18,24 @@ _HANDLED = (
 )
 
 
-def unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> list[str]:
+def unknown(moment: Moment, cache: ObjectCache, *, from_file: bool) -> list[str]:
     """Facts that the explanation does not have.
 
     Args:
         moment: The decision with its inputs.
-        left_out: Number of unreadable objects of each kind.
+        cache: The objects that were read.
         from_file: Whether the objects come from a file.
     """
-    return list(_unknown(moment, left_out, from_file=from_file))
+    return list(_unknown(moment, cache, from_file=from_file))
 
 
-def _unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> Iterator[str]:
+def _unknown(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Iterator[str]:
     snapshot = moment.snapshot
     if from_file:
         yield "An object that the file lacks counts as absent."
-    for kind, number in sorted(left_out.items()):
+    for kind, number in sorted(cache.left_out.items()):
         yield f"{number} {kind} cannot be read and count as absent."
+    yield from _refused(cache.refused)
     if snapshot.desired.sleeps_after is not None:
         state = "asleep" if moment.plan.asleep else "awake"
         yield (
@@ -46,6 +49,13 @@ def _unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) ->
         if snapshot.previous.observed_generation == snapshot.resource.generation and not snapshot.invalid:
             yield _HANDLED
     yield "Changes of the status, and Events, are not shown."
+
+
+def _refused(kinds: Sequence[Kind]) -> Iterator[str]:
+    for assumed, how in ((True, "up to date"), (False, "absent")):
+        found = [kind.plural for kind in kinds if (kind in CHILDREN or kind is SCALED_OBJECT) is assumed]
+        if found:
+            yield f"You may not list {', '.join(found)}. They count as {how}."
 
 
 def _differs(moment: Moment) -> bool:

@@ -1,7 +1,6 @@
 """The command `pdinference explain`."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
@@ -9,8 +8,10 @@ from typing import IO, TYPE_CHECKING
 import click
 import yaml
 
+from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
+from pdinference.cli.output import output_option, print_json
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.manifests import RenderSettings
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("name", required=False)
+@name_argument
 @click.option(
     "-f",
     "--file",
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     type=click.File(encoding="utf-8"),
     help="File with the output of kubectl get -o yaml, instead of the cluster; - reads standard input.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@output_option("yaml")
 @live_options
 @installation
 def explain_command(
@@ -38,14 +39,13 @@ def explain_command(
 ) -> None:
     """Print the next actions of the operator for a PDInference, with reasons. Writes nothing.
 
-    Manifests depend on the operator's settings, so pass the same options.
+    Manifests depend on the operator's settings, so pass the same options. NAME may be left out if the namespace has one
+    PDInference.
     """
     if source is not None:
         found = _of_file(source, name, live(name or "").namespace, settings)
-    elif name is not None:
-        found = _of_cluster(live(name), settings)
     else:
-        raise click.UsageError("Write the NAME of a PDInference, or -f FILE.")
+        found = _of_cluster(live(name or ""), name, settings)
     _print(found, output)
 
 
@@ -60,13 +60,13 @@ def _of_file(source: IO[str], name: str | None, namespace: str | None, settings:
         raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
-def _of_cluster(live: Live, settings: RenderSettings) -> "Explanation":
+def _of_cluster(live: Live, name: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.live_objects import UnreadableError, read_live  # noqa: PLC0415 - as above
-    from pdinference.cluster.kinds import Owner  # noqa: PLC0415
 
     async def work(api: "ApiServer", namespace: str) -> "Explanation":
+        body = await chosen(api, namespace, name)
         try:
-            cache, resource = await read_live(api, Owner(namespace, live.name), keda=settings.keda is not None)
+            cache, resource = await read_live(api, body, keda=settings.keda is not None)
         except UnreadableError as error:
             raise click.ClickException(str(error)) from None
         return await _explained(api, cache, resource, settings, from_file=False)
@@ -87,13 +87,12 @@ async def _explained(
         moment = await look(api, cache, resource, settings)
     except InvalidSpecError as error:
         return left_alone(resource, error.with_consequence("nothing is changed and running pods are left alone"))
-    return explanation(moment, cache.left_out, from_file=from_file)
+    return explanation(moment, cache, from_file=from_file)
 
 
 def _print(found: "Explanation", output: str) -> None:
     if output == "json":
-        json.dump(found.as_json(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(found.as_json())
     elif output == "yaml":
         yaml.dump(found.as_json(), sys.stdout, Dumper=PlainDumper, sort_keys=False, width=120)
     else:

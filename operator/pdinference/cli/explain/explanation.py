@@ -1,12 +1,13 @@
 """The result of `pdinference explain`, for text and JSON output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pdinference.api.plain_text import plain
 from pdinference.cli.explain.caveats import look_again, unknown
 from pdinference.cli.explain.facts import RoleCount, attained, gpus, role_counts, traffic_switch
+from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.explain.steps import Step, held_back, writes
 from pdinference.cluster.state.records import ResourceRecord
@@ -56,12 +57,12 @@ class Explanation:
         return asdict(self)
 
 
-def explanation(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> Explanation:
+def explanation(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Explanation:
     """The explanation of a resource with a spec in effect.
 
     Args:
         moment: The decision with its inputs.
-        left_out: Number of unreadable objects of each kind.
+        cache: The objects that were read.
         from_file: Whether the objects come from a file.
     """
     snapshot, plan = moment.snapshot, moment.plan
@@ -77,7 +78,7 @@ def explanation(moment: Moment, left_out: Mapping[str, int], *, from_file: bool)
         objectives=attained(moment),
         writes=steps,
         held_back=held_back(moment),
-        unknown=unknown(moment, left_out, from_file=from_file),
+        unknown=unknown(moment, cache, from_file=from_file),
         look_again=look_again(moment, writes=bool(steps)),
     )
 

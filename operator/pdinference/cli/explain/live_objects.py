@@ -1,9 +1,11 @@
 """Reads the objects of a PDInference from the cluster to a cache, with the user's credentials."""
 
 from collections import Counter
+from http import HTTPStatus
 
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
 from pdinference.cluster.listing import list_all
 from pdinference.cluster.state.records import ResourceRecord
@@ -14,34 +16,49 @@ class UnreadableError(Exception):
 
 
 class ObjectCache(Cache):
-    """A cache that counts the objects that cannot be read."""
+    """A cache that knows what it lacks.
+
+    Attributes:
+        left_out: Number of unreadable objects of each kind.
+        refused: Kinds that the user may not list.
+    """
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
+        self.refused: list[Kind] = []
         super().__init__(self._count)
 
     def _count(self, kind: Kind) -> None:
         self.left_out[kind.name] += 1
 
 
-async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> tuple[ObjectCache, ResourceRecord]:
-    """Read a resource and all objects of its namespace that the operator watches, page by page.
+async def read_live(api: ApiServer, body: Json, *, keda: bool) -> tuple[ObjectCache, ResourceRecord]:
+    """Read all objects in the namespace of a resource that the operator watches, page by page.
+
+    Kinds that the user may not list are noted in the cache.
 
     Args:
         api: The API server.
-        owner: The resource.
+        body: The resource.
         keda: Whether the operator is installed with KEDA support.
 
     Raises:
-        ApiError: The API server returned an error, or the resource does not exist.
+        ApiError: The API server returned an error.
         UnreadableError: The resource cannot be read.
     """
     cache = ObjectCache()
-    body = await api.get(RESOURCE.path(owner.namespace, owner.name))
+    owner = Owner(body["metadata"]["namespace"], body["metadata"]["name"])
     cache.observe(RESOURCE, body, deleted=False)
     if (resource := cache.resources.get(owner)) is None:
         raise UnreadableError(f"{owner} cannot be read.")
-    kinds = [kind for kind in watched(keda=keda) if kind not in RESOURCES]
-    async for _ in list_all(api, cache, [owner.namespace], kinds):
-        pass
+    for kind in watched(keda=keda):
+        if kind in RESOURCES:
+            continue
+        try:
+            async for _ in list_all(api, cache, [owner.namespace], [kind]):
+                pass
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            cache.refused.append(kind)
     return cache, resource

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.child import Child
 from pdinference.cluster.client import ApiServer
@@ -45,12 +46,12 @@ class Moment:
     live: Mapping[ChildKey, Json] = field(default_factory=dict)
 
 
-async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings: RenderSettings) -> Moment:
+async def look(api: ApiServer, cache: ObjectCache, resource: ResourceRecord, settings: RenderSettings) -> Moment:
     """Make the operator's decision for a resource.
 
     Args:
         api: API server for objects that the cache lacks.
-        cache: The objects that were read.
+        cache: The objects that were read. It gets children of kinds that the user may not list, as they are rendered.
         resource: The resource.
         settings: Settings of the operator.
 
@@ -61,6 +62,7 @@ async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings:
     history = History(api, cache)
     spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).find(resource)
     children = {child.key: child for child in await spec.rendered()}
+    _assume(cache, children.values())
     snapshotter = Snapshotter(cache, history_due=history.is_due)
 
     def decided() -> tuple[Snapshot, Plan]:
@@ -73,6 +75,16 @@ async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings:
     live = await _contents(api, snapshot, plan)
     _settle(snapshot, plan, children, live)
     return Moment(*decided(), children, live)
+
+
+def _assume(cache: ObjectCache, children: Iterable[Child]) -> None:
+    """Take children that the user may not see as up to date. As absent ones, they would hold back all others."""
+    refused = {kind.name: kind for kind in cache.refused}
+    for child in children:
+        if child.key.kind in refused:
+            body = child.marked()
+            metadata = {**body["metadata"], "uid": "", "resourceVersion": ""}
+            cache.observe(refused[child.key.kind], {**body, "metadata": metadata}, deleted=False)
 
 
 async def _find(api: ApiServer, cache: Cache, plan: Plan) -> None:

@@ -1,11 +1,13 @@
 """The commands `history`, `diff` and `undo`."""
 
-import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pdinference.cli.history.live import Live, live_resource
+from pdinference.cli.chosen import name_argument
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from pdinference.cli.history.stored import Entry, Stored
+    from pdinference.cli.history.undo import Undo
     from pdinference.cluster.client import ApiServer
 
 Json = dict[str, Any]
@@ -27,16 +30,19 @@ _CONFLICT: Final = 409
 
 
 @click.command("history")
-@live_resource
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def history_command(live: Live, output: str) -> None:
-    """List the valid specs of a resource with their changes; * marks the stored spec."""
-    from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+@name_argument
+@output_option()
+@live_options
+def history_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+    """List the valid specs of a resource with their changes; * marks the stored spec.
 
-    found = live.do(lambda api, namespace: stored(api, namespace, live.name))
+    NAME may be left out if the namespace has one PDInference.
+    """
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
+
+    found = _stored(live, name)
     if output == "json":
-        click.echo(json.dumps({"revisions": _as_json(found)}, indent=2))
+        print_json({"revisions": _as_json(found)})
     else:
         plan_console().print(_table(found))
     if found.current is None:
@@ -44,52 +50,89 @@ def history_command(live: Live, output: str) -> None:
 
 
 @click.command("diff")
-@live_resource
+@name_argument
 @click.option(
     "--revision", type=int, help="Compare from this revision.  [default: the last one before the stored spec]"
 )
 @click.option("--with", "other", type=int, help="Compare to this revision.  [default: the stored spec]")
-def diff_command(live: Live, revision: int | None, other: int | None) -> None:
-    """Print the changes of the last edit, or between two revisions, as a YAML diff."""
-    from pdinference.cli.history.stored import stored  # noqa: PLC0415
+@output_option()
+@live_options
+def diff_command(
+    *, name: str | None, revision: int | None, other: int | None, output: str, live: Callable[[str], Live]
+) -> None:
+    """Print the changes of the last edit, or between two revisions, as a YAML diff.
 
-    found = live.do(lambda api, namespace: stored(api, namespace, live.name))
-    before = _chosen(found, revision)
-    after = (found.spec, _STORED) if other is None else _named(_chosen(found, other))
-    _print_diff(*_named(before), *after)
+    NAME may be left out if the namespace has one PDInference.
+    """
+    found = _stored(live, name)
+    before, name_before = _named(_chosen(found, revision))
+    after, name_after = (found.spec, _STORED) if other is None else _named(_chosen(found, other))
+    if output == "json":
+        print_json({"from": name_before, "to": name_after, "changes": _changes_as_json(before, after)})
+    else:
+        _print_diff(before, name_before, after, name_after)
 
 
 @click.command("undo")
-@live_resource
+@name_argument
 @click.option("--to-revision", type=int, help="Revision to restore.  [default: the last one before the stored spec]")
 @click.option("--dry-run", is_flag=True, help="Print the changes, and write nothing.")
-def undo_command(live: Live, to_revision: int | None, dry_run: bool) -> None:
+@output_option()
+@live_options
+def undo_command(
+    *, name: str | None, to_revision: int | None, dry_run: bool, output: str, live: Callable[[str], Live]
+) -> None:
     """Restore an earlier valid spec with your own credentials. Prints the changes first.
 
-    The number of decode pods stays, because kubectl scale and autoscalers write this field.
+    The number of decode pods stays, because kubectl scale and autoscalers write this field. NAME may be left out if the
+    namespace has one PDInference.
     """
-    from pdinference.cli.history.undo import Undo  # noqa: PLC0415
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
+    from pdinference.cli.history.undo import Undo  # noqa: PLC0415 - the client takes a second to import
 
     async def work(api: "ApiServer", namespace: str) -> None:
-        undo = await Undo.planned(api, namespace, live.name, to_revision)
-        if not undo.changes:
-            click.echo(f"{live.name} has the spec of revision {undo.target.number} already. Nothing was written.")
-            return
-        _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
-        for warning in undo.warnings:
+        undo = await Undo.planned(api, namespace, name, to_revision)
+        writes = undo.changes and not dry_run
+        if output == "text":
+            _print_undo(undo)
+        for warning in undo.warnings if undo.changes else ():
             click.echo(f"Warning: {warning}", err=True)
-        if dry_run:
-            return
-        try:
-            await undo.write(api)
-        except ApiError as error:
-            if error.status != _CONFLICT:
-                raise
-            raise click.ClickException(f"{live.name} was changed meanwhile. Nothing was written; try again.") from None
-        click.echo(f"{live.name} has the spec of revision {undo.target.number} again.")
+        if writes:
+            await _write(api, undo)
+        if output == "json":
+            print_json(_undo_as_json(undo, written=writes))
+        elif writes:
+            click.echo(f"{undo.resource} has the spec of revision {undo.target.number} again.")
 
-    live.do(work)
+    live(name or "").do(work)
+
+
+def _stored(live: Callable[[str], Live], name: str | None) -> "Stored":
+    from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
+
+    return live(name or "").do(lambda api, namespace: stored(api, namespace, name))
+
+
+def _print_undo(undo: "Undo") -> None:
+    if undo.changes:
+        _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
+    else:
+        click.echo(f"{undo.resource} has the spec of revision {undo.target.number} already. Nothing was written.")
+
+
+def _undo_as_json(undo: "Undo", *, written: bool) -> Json:
+    changed = _changes_as_json(undo.before, undo.after)
+    return {"resource": undo.resource, "revision": undo.target.number, "written": written, "changes": changed}
+
+
+async def _write(api: "ApiServer", undo: "Undo") -> None:
+    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
+
+    try:
+        await undo.write(api)
+    except ApiError as error:
+        if error.status != _CONFLICT:
+            raise
+        raise click.ClickException(f"{undo.resource} was changed meanwhile. Nothing was written; try again.") from None
 
 
 def _chosen(found: "Stored", number: int | None) -> "Entry":
@@ -130,6 +173,18 @@ def _as_json(found: "Stored") -> list[Json]:
             "spec": entry.spec,
         }
         for entry, changed in _changes(found.entries)
+    ]
+
+
+def _changes_as_json(before: Json, after: Json) -> list[Json]:
+    """The fields that differ. A value that is absent has no member."""
+    from pdinference.cli.history.changes import ABSENT, changes  # noqa: PLC0415
+
+    return [
+        {"path": one.path}
+        | ({} if one.before is ABSENT else {"before": one.before})
+        | ({} if one.after is ABSENT else {"after": one.after})
+        for one in changes(before, after)
     ]
 
 

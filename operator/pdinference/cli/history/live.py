@@ -3,16 +3,22 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
+    from pdinference.cluster.errors import ApiError
 
 ResultT = TypeVar("ResultT")
 _USER_AGENT = "pdinference"
+_NO_KIND: Final = (
+    "This cluster has no PDInferences: the operator's CRDs are not installed. Install the operator (README.md), or "
+    "name another cluster with --context."
+)
 
 
 class Live:
@@ -31,17 +37,18 @@ class Live:
             ClickException: The cluster cannot be reached, or returned an error.
         """
         from pdinference.cli.history.stored import NoSuchEntryError, UnreadableSpecError  # noqa: PLC0415 - as below
-        from pdinference.cluster.client import ConfigurationError  # noqa: PLC0415 - a second to import
-        from pdinference.cluster.errors import ApiError  # noqa: PLC0415
+        from pdinference.cluster.errors import ApiError  # noqa: PLC0415 - a second to import
+        from pdinference.cluster.kubeconfig import ConfigurationError  # noqa: PLC0415
 
         try:
-            return asyncio.run(self._with_connection(work))
+            return asyncio.run(self.connected(work))
         except ApiError as error:
-            raise click.ClickException(error.message) from None
+            raise click.ClickException(_with_remedy(error)) from None
         except (ConfigurationError, NoSuchEntryError, UnreadableSpecError) as error:
             raise click.ClickException(str(error)) from None
 
-    async def _with_connection(self, work: "Callable[[ApiServer, str], Awaitable[ResultT]]") -> ResultT:
+    async def connected(self, work: "Callable[[ApiServer, str], Awaitable[ResultT]]") -> ResultT:
+        """The same in an event loop, with the original errors."""
         from pdinference.cluster.client import ApiServer, default_namespace, load_configuration  # noqa: PLC0415
 
         configuration = await load_configuration(self._kubeconfig, self._context)
@@ -50,6 +57,19 @@ class Live:
             return await work(api, self.namespace or default_namespace(self._kubeconfig, self._context))
         finally:
             await api.close()
+
+
+def _with_remedy(error: "ApiError") -> str:
+    message = error.message.rstrip(".\n")
+    match error.status:
+        case 0:
+            return f"{message}. Check that the cluster runs, and its context: `kubectl config get-contexts`."
+        case HTTPStatus.UNAUTHORIZED:
+            return f"The API server refuses your credentials ({message}). Log in again, or pass another --context."
+        case HTTPStatus.FORBIDDEN:
+            return f"{message}. Ask for this right: docs/kubectl-pdi.md#rights has those of each command."
+        case _:
+            return _NO_KIND if error.unserved else error.message
 
 
 def live_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,15 +87,3 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
         command(live=lambda name: Live(name, namespace, kubeconfig, context), **options)
 
     return with_live
-
-
-def live_resource(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument NAME and the options for the cluster. The command gets the resource as `live`."""
-
-    @click.argument("name")
-    @live_options
-    @wraps(command)
-    def with_resource(*, name: str, live: Callable[[str], Live], **options: Any) -> None:
-        command(live=live(name), **options)
-
-    return with_resource

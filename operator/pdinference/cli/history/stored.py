@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api import names
+from pdinference.cli.chosen import chosen
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.history.entry import entry_name, history_record, spec_of
-from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
+from pdinference.cluster.kinds import CONTROLLER_REVISION
 from pdinference.cluster.state.records import resource_record
 
 Json = dict[str, Any]
@@ -49,6 +50,11 @@ class Stored:
     name: str
 
     @property
+    def resource(self) -> str:
+        """Name of the resource."""
+        return str(self.body["metadata"]["name"])
+
+    @property
     def spec(self) -> Json:
         """The stored spec."""
         spec: Json = self.body["spec"]
@@ -88,18 +94,19 @@ class UnreadableSpecError(Exception):
     """The stored spec is too large or too deep."""
 
 
-async def stored(api: ApiServer, namespace: str, name: str) -> Stored:
-    """Read a resource and its history.
+async def stored(api: ApiServer, namespace: str, name: str | None) -> Stored:
+    """Read a resource, without a name the only one of the namespace, and its history.
 
     Raises:
-        ApiError: The API server returned an error, or the resource does not exist.
+        ApiError: The API server returned an error.
+        ClickException: The resource does not exist.
         UnreadableSpecError: The stored spec is too large or too deep.
     """
-    body = await api.get(RESOURCE.path(namespace, name))
+    body = await chosen(api, namespace, name)
     record = resource_record(names.KIND, body)
     if record.unreadable:
         raise UnreadableSpecError(f"The stored spec cannot be read. {record.unreadable}")
-    selector = f"{names.HISTORY_SELECTOR},{names.LABEL_NAME}={name}"
+    selector = f"{names.HISTORY_SELECTOR},{names.LABEL_NAME}={record.owner.name}"
     place = CONTROLLER_REVISION.path(namespace)
     found = await api.get(place, labelSelector=selector, limit=str(_MOST_ENTRIES))
     entries = [entry for item in found["items"] if (entry := _entry(item, record.uid)) is not None]

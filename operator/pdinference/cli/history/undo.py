@@ -30,17 +30,18 @@ class Undo:
     after: Json
 
     @classmethod
-    async def planned(cls, api: ApiServer, namespace: str, name: str, number: int | None) -> Self:
+    async def planned(cls, api: ApiServer, namespace: str, name: str | None, number: int | None) -> Self:
         """Plan an update from the current state of the cluster.
 
         Args:
             api: The API server.
             namespace: Namespace of the resource.
-            name: Name of the resource.
+            name: Name of the resource; None for the only one of the namespace.
             number: Revision to restore; None for the last valid spec other than the stored one.
 
         Raises:
-            ApiError: The API server returned an error, or the resource does not exist.
+            ApiError: The API server returned an error.
+            ClickException: The resource does not exist.
             NoSuchEntryError: The history does not have the revision.
             UnreadableSpecError: The stored spec cannot be read.
         """
@@ -49,6 +50,11 @@ class Undo:
         # While the stored spec is invalid, the pods are those of the last valid one.
         valid = found.current or found.entries[0]
         return cls(found.body, target, with_decode_replicas(target.spec, valid.spec))
+
+    @property
+    def resource(self) -> str:
+        """Name of the resource."""
+        return str(self.body["metadata"]["name"])
 
     @property
     def before(self) -> Json:

@@ -1,44 +1,71 @@
 """`pdinference plan`: predicts the memory usage of a resource's pods."""
 
-import json
-import sys
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
 import click
 
 from pdinference.api.validation import validated
-from pdinference.cli.documents import documents, file_option, problems_told
+from pdinference.cli.chosen import chosen, name_argument
+from pdinference.cli.documents import documents, problems_told
+from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
     from pdinference.cli.plan.answer import Answer
+    from pdinference.cluster.client import Json
 
 
 @click.command("plan")
-@file_option
+@name_argument
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="File with our resources, instead of the stored one; - reads standard input.",
+)
 @model_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def plan_command(*, source: IO[str], model: ModelOptions, output: str) -> None:
-    """Predict the memory usage of each role, and how many requests fit. Offline unless --online is set."""
+@output_option("table")
+@live_options
+def plan_command(
+    *, name: str | None, source: IO[str] | None, model: ModelOptions, output: str, live: Callable[[str], Live]
+) -> None:
+    """Predict the memory usage of each role, and how many requests fit.
+
+    With -f FILE no cluster is asked, and without --online no hub. Else NAME may be left out if the namespace has one
+    PDInference.
+    """
+    if name is not None and source is not None:
+        raise click.UsageError("Write NAME or -f FILE, not both.")
     found = []
-    for document in documents(source, None):
-        with problems_told(document, source.name):
+    for document, place in _documents(source, name, live(name or "")):
+        with problems_told(document, place):
             resource = validated(document)
-        _warn_of_adapters(resource, source.name)
-        answer = _answer(resource, model)
-        _warn_of_model(answer, source.name)
+        _warn_of_adapters(resource, place)
+        answer = _answer(resource, model, (document.get("status") or {}).get("model"))
+        _warn_of_model(answer, place)
         found.append(answer)
     if output == "json":
         items = [answer.as_json() for answer in found]
-        json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(items[0] if len(items) == 1 else {"items": items})
         return
     from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - the import of Rich is slow
 
     console = plan_console()
     for answer in found:
         print_plan(answer, console)
+
+
+def _documents(source: IO[str] | None, name: str | None, live: Live) -> "list[tuple[Json, str]]":
+    """Resources, each with the place that messages name."""
+    if source is not None:
+        return [(document, source.name) for document in documents(source, live.namespace)]
+    document = live.do(lambda api, namespace: chosen(api, namespace, name))
+    metadata = document["metadata"]
+    return [(document, f"{metadata['namespace']}/{metadata['name']}")]
 
 
 def _warn_of_adapters(resource: "PDInference", file: str) -> None:
@@ -65,12 +92,12 @@ def _warn_of_model(answer: "Answer", file: str) -> None:
         click.echo(f"Warning: {file}: {problem}", err=True)
 
 
-def _answer(resource: "PDInference", model: ModelOptions) -> "Answer":
+def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "Answer":
     # Only this command imports the planner.
     from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
     from pdinference.planning.memory import UnusableSpecError, plan_role  # noqa: PLC0415
 
-    inputs = model.inputs(resource)
+    inputs = model.inputs(resource, stored)
     try:
         return Answer(resource, inputs, {role: plan_role(inputs, role) for role in resource.spec.engine_roles})
     except UnusableSpecError as error:

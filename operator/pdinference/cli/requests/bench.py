@@ -1,13 +1,14 @@
 """The command `pdinference bench`."""
 
-import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 from pdinference.cli.requests.chat import router_options
 
 if TYPE_CHECKING:
@@ -18,18 +19,23 @@ if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
 
 _FAILED: Final = 1
-_ROWS: Final = {"ttft": "time to first token", "itl": "time per output token", "total": "whole answer"}
+_ROWS: Final = {
+    "ttft": "time to first token",
+    "itl": "time per output token",
+    "gap": "gap between tokens",
+    "total": "whole answer",
+}
 
 
 @click.command("bench")
-@click.argument("name", required=False)
+@name_argument
 @click.option("--requests", type=click.IntRange(1, 1000), default=32, show_default=True)
 @click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests at a time.")
 @click.option("--rate", type=click.FloatRange(0.01, 100), help="Requests a second.  [default: as concurrency allows]")
 @click.option("--prompt-tokens", type=click.IntRange(1, 8192), default=256, show_default=True, help="About.")
 @click.option("--answer-tokens", type=click.IntRange(1, 1024), default=64, show_default=True)
 @click.option("--seconds", type=click.IntRange(1, 600), default=120, show_default=True, help="Send none after that.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @router_options
 @live_options
 def bench_command(
@@ -72,7 +78,7 @@ def _announced(load: "Load", router: "Router") -> str:
 
 def _print(outcome: "Outcome", output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(outcome.as_json(), indent=2))
+        print_json(outcome.as_json())
         return
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
 

@@ -10,6 +10,7 @@ import click
 
 from pdinference.cli.chosen import optional_name
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option
 
 if TYPE_CHECKING:
     from pdinference.cli.requests.router import Router
@@ -34,7 +35,7 @@ def router_options(command: Callable[..., None]) -> Callable[..., None]:
 @optional_name("prompt")
 @click.option("--system", help="System prompt.")
 @click.option("--max-tokens", type=click.IntRange(1, 100_000), default=1024, show_default=True)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @router_options
 @live_options
 def chat_command(

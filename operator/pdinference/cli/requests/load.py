@@ -74,11 +74,16 @@ class Outcome:
     errors: dict[str, int]
 
     def latencies(self) -> dict[str, dict[str, float]]:
-        """Percentiles in seconds of the time to first token, the time per output token and the whole answer."""
+        """Percentiles in seconds.
+
+        Of answers: the time to first token, the mean time per output token, and the whole answer. Of all parts of all
+        answers: the gap to the part before, which shows stalls that the mean of an answer hides.
+        """
         betweens = [one.between for one in self.answers if one.between is not None]
         measured = {
             "ttft": [one.first for one in self.answers],
             "itl": betweens,
+            "gap": [gap for one in self.answers for gap in one.gaps],
             "total": [one.total for one in self.answers],
         }
         return {name: percentiles(values) for name, values in measured.items() if values}

@@ -3,9 +3,10 @@
 import json
 import time
 import unicodedata
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any, Final
 
 import aiohttp
@@ -34,6 +35,7 @@ class Answer:
         prefill: Role that computed the prompt; empty if the router does not say.
         first: Time of the first token.
         total: Time of the last one.
+        gaps: Seconds between two parts of the answer. vLLM sends a part for each token, or for those of one step.
         prompt_tokens, answer_tokens: As vLLM counted them.
     """
 
@@ -42,6 +44,7 @@ class Answer:
     prefill: str
     first: float
     total: float
+    gaps: Sequence[float]
     prompt_tokens: int
     answer_tokens: int
 
@@ -85,7 +88,7 @@ async def ask(
     """
     sent = {**body, "stream": True, "stream_options": {"include_usage": True}}
     began = time.perf_counter()
-    first = last = 0.0
+    arrivals: list[float] = []
     parts: list[str] = []
     usage: Json = {}
     async with session.post(url, json=sent, headers=headers) as response:
@@ -93,8 +96,7 @@ async def ask(
         async for event in _events(response):
             usage = event.get("usage") or usage
             if event.get("choices"):
-                last = time.perf_counter() - began
-                first = first or last
+                arrivals.append(time.perf_counter() - began)
                 if text := printable(_text(event["choices"][0])):
                     parts.append(text)
                     show(text)
@@ -102,8 +104,9 @@ async def ask(
         request_id=headers[_REQUEST_ID],
         text="".join(parts),
         prefill=response.headers.get(_PREFILLED_BY, ""),
-        first=first,
-        total=last,
+        first=arrivals[0] if arrivals else 0.0,
+        total=arrivals[-1] if arrivals else 0.0,
+        gaps=[after - before for before, after in pairwise(arrivals)],
         prompt_tokens=int(usage.get("prompt_tokens") or 0),
         answer_tokens=int(usage.get("completion_tokens") or 0),
     )

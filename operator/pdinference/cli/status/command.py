@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,8 +49,8 @@ class Shown:
 
 
 @click.command("status")
-@click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@name_argument
+@output_option()
 @click.option("-w", "--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
 @live_options
 def status_command(*, name: str | None, output: str, watch: bool, live: Callable[[str], Live]) -> None:
@@ -68,14 +70,11 @@ def status_command(*, name: str | None, output: str, watch: bool, live: Callable
 
 def _reading(name: str | None) -> Read:
     async def read(api: "ApiServer", namespace: str) -> Shown:
-        from pdinference.cli.status.reading import NotInstalledError, read_all, read_one  # noqa: PLC0415 - the client
+        from pdinference.cli.status.reading import read_all, read_one  # noqa: PLC0415 - the client takes a second
 
         if name is not None:
             return Shown([await read_one(api, namespace, name)], namespace, one=True)
-        try:
-            return Shown(await read_all(api, namespace), namespace, one=False)
-        except NotInstalledError as error:
-            raise click.ClickException(str(error)) from None
+        return Shown(await read_all(api, namespace), namespace, one=False)
 
     return read
 
@@ -88,7 +87,7 @@ def _once(name: str | None, output: str) -> Callable[["ApiServer", str], Awaitab
 
         shown = await read(api, namespace)
         if output == "json":
-            click.echo(json.dumps(shown.as_json(), indent=2))
+            print_json(shown.as_json())
         else:
             plan_console().print(shown.as_text())
 

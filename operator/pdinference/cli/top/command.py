@@ -1,15 +1,15 @@
 """The command `pdinference top`."""
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from pdinference.cli.chosen import chosen
+from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
     from pdinference.cli.top.usage import EngineUse
@@ -22,9 +22,9 @@ _KEPT: Final = 30
 
 
 @click.command("top")
-@click.argument("name", required=False)
+@name_argument
 @click.option("--once", is_flag=True, help="Print the present state, and end; so it is off a terminal.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @live_options
 def top_command(*, name: str | None, once: bool, output: str, live: Callable[[str], Live]) -> None:
     """Show memory and load of each engine of P and D, and its KV cache over time, until Ctrl-C.
@@ -63,27 +63,30 @@ async def _print(api: "ApiServer", namespace: str, name: str | None, output: str
     import msgspec  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import table  # noqa: PLC0415
+    from pdinference.cli.top.text import view  # noqa: PLC0415
 
     engines = await _look(api, namespace, name)
     if output == "json":
-        click.echo(json.dumps({"engines": msgspec.to_builtins(engines)}, indent=2))
+        print_json({"engines": msgspec.to_builtins(engines)})
     else:
-        plan_console().print(table(engines, {}))
+        console = plan_console()
+        console.print(view(console, engines, {}))
 
 
 async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
     from rich.live import Live as Screen  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import table  # noqa: PLC0415
+    from pdinference.cli.top.text import view  # noqa: PLC0415
 
     history: dict[str, deque[float]] = {}
-    with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
+    console = plan_console()
+    with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
         while True:
             engines = await _look(api, namespace, name)
             for one in engines:
                 if one.kv_used is not None:
                     history.setdefault(one.engine, deque(maxlen=_KEPT)).append(one.kv_used)
-            screen.update(table(engines, {engine: list(values) for engine, values in history.items()}), refresh=True)
+            curves = {engine: list(values) for engine, values in history.items()}
+            screen.update(view(console, engines, curves), refresh=True)
             await asyncio.sleep(_SECONDS)

@@ -1,8 +1,10 @@
-"""Prints the use of engines as a table with bars, and the KV cache over time."""
+"""Prints the use of engines with bars, and the KV cache over time: as a table, or in blocks if that is too wide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,9 +17,44 @@ _BAR: Final = 20
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _MEGA: Final = 1e6
 _HIGH: Final = 0.9
+_WIDEST: Final = 1000
 
 History = Mapping[str, Sequence[float]]
 """Shares of the KV cache in use at the latest looks, by engine."""
+
+
+def view(console: Console, engines: Sequence[EngineUse], history: History) -> RenderableType:
+    """The engines, in the form that fits the console."""
+    found = table(engines, history)
+    unbounded = console.options.update(max_width=_WIDEST)
+    fits = Measurement.get(console, unbounded, found).maximum <= console.width
+    return found if fits else blocks(engines, history)
+
+
+def blocks(engines: Sequence[EngineUse], history: History) -> Table:
+    """The engines, each in some short lines."""
+    found = Table.grid(padding=(0, 2, 0, 0))
+    for one in engines:
+        found.add_row(Text(_TITLES[one.role]), Text(one.engine, overflow="fold"))
+        for line in _lines(one, history.get(one.engine, ())):
+            found.add_row("", line)
+    return found
+
+
+def _lines(one: EngineUse, values: Sequence[float]) -> Iterator[Text]:
+    weights, bar, *counts = _cells(one)
+    if one.problem:
+        yield bar
+        return
+    yield Text.assemble("weights ", weights, ", KV cache ", bar)
+    running, waiting, prompt, answer = counts
+    yield Text.assemble(running, " running, ", waiting, " waiting")
+    yield Text.assemble(prompt, " prompt tokens, ", answer, " answer tokens")
+    if one.tiers is not None:
+        cpu, disk = _tiers(one.tiers)
+        yield Text.assemble("CPU tier ", cpu, "; disk tier ", disk)
+    if values:
+        yield Text(f"KV cache over time {curve(values)}")
 
 
 def table(engines: Sequence[EngineUse], history: History) -> Table:
@@ -30,7 +67,7 @@ def table(engines: Sequence[EngineUse], history: History) -> Table:
     tiers = any(one.tiers is not None for one in engines)
     found = Table(box=None, pad_edge=False)
     for column in ("ROLE", "ENGINE"):
-        found.add_column(column, overflow="fold")
+        found.add_column(column, no_wrap=True)
     found.add_column("WEIGHTS", justify="right", no_wrap=True)
     found.add_column("KV CACHE IN USE", no_wrap=True)
     for column in ("RUNNING", "WAITING", "PROMPT TOKENS", "ANSWER TOKENS"):

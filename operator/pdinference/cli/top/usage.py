@@ -79,13 +79,11 @@ def engine_use(role: Role, engine: str, page: bytes, plan: RoleMemory | None) ->
     reading = exposition.reading()
     tokens = reading.cache.tokens if reading.cache is not None else None
     plan = plan or RoleMemory()
-    capacity = plan.observed_kv_capacity_tokens or plan.kv_capacity_tokens
-    known = capacity is not None and plan.kv_bytes_per_token is not None
     return EngineUse(
         role=role,
         engine=engine,
         weights_bytes=plan.weights_bytes,
-        kv_bytes=(capacity or 0) * (plan.kv_bytes_per_token or 0) if known else None,
+        kv_bytes=plan.kv_bytes,
         kv_tokens=tokens,
         kv_used=reading.kv_usage,
         running=reading.running,

@@ -1,0 +1,1 @@
+"""`pdinference dashboard`: the Grafana dashboard, of which the chart has a copy (`make generate`)."""

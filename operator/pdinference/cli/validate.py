@@ -1,0 +1,71 @@
+"""The command `pdinference validate`."""
+
+import sys
+from typing import IO, Any, Final
+
+import click
+
+from pdinference.api import names
+from pdinference.api.validation import Problem, first_of, refusal
+from pdinference.checks import examine_any
+from pdinference.cli.documents import documents, file_option, name_of
+from pdinference.cli.installation import installation
+from pdinference.cli.local_adapters import local_facts
+from pdinference.cli.output import output_option, print_json
+from pdinference.manifests import RenderSettings
+
+Json = dict[str, Any]
+
+_REFUSED: Final = 1
+
+
+@click.command("validate")
+@file_option
+@click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
+@output_option()
+@installation
+def validate_command(source: IO[str], namespace: str | None, output: str, settings: RenderSettings) -> None:
+    """Check resources like the webhook, without a cluster, and print all problems."""
+    found = [_Checked(document, settings) for document in documents(source, namespace, (names.KIND, names.BATCH_KIND))]
+    if output == "json":
+        print_json({"items": [one.as_json() for one in found]})
+    else:
+        for one in found:
+            one.print(source.name)
+    if any(one.problems for one in found):
+        sys.exit(_REFUSED)
+
+
+class _Checked:
+    """A document with its problems and warnings."""
+
+    def __init__(self, document: Json, settings: RenderSettings) -> None:
+        examination = examine_any(document, settings, known=local_facts)
+        self.problems = first_of(examination.problems)
+        self._warnings = examination.warnings
+        self._document = document
+
+    def print(self, file: str) -> None:
+        """For people."""
+        for warning in self._warnings:
+            click.echo(f"Warning: {file}: {warning}", err=True)
+        kind, name = self._document["kind"], name_of(self._document)
+        if self.problems:
+            click.ClickException(f"{file}: {refusal(name, self.problems, kind)}").show()
+        else:
+            click.echo(f"{file}: {kind} {name} is valid.")
+
+    def as_json(self) -> Json:
+        """For programs."""
+        return {
+            "kind": self._document["kind"],
+            "name": name_of(self._document),
+            "valid": not self.problems,
+            "problems": as_json(self.problems),
+            "warnings": as_json(self._warnings),
+        }
+
+
+def as_json(problems: tuple[Problem, ...]) -> list[Json]:
+    """Problems for programs."""
+    return [{"field": problem.field, "message": problem.message} for problem in problems]
