@@ -175,9 +175,9 @@ release: setup ## Publish images and chart with bills of materials and notes: ma
 	$(RUN) python -m e2e.publish $(or $(REGISTRY),$(error Name the registry: make release REGISTRY=ghcr.io/team)) $(if $(SIGN),--sign '$(SIGN)')
 
 .PHONY: version
-version: setup ## Set the version of the project, the lock file and the chart: make version V=0.2.0
-	@$(UV) version --quiet $(or $(V),$(error Name the version: make version V=0.2.0))
-	sed -E -i 's/^(version|appVersion): .*/\1: $(V)/' charts/pdinference-operator/Chart.yaml
+version: setup ## Set the version in all files that name it: make version V=0.2.0
+	@$(RUN) python -m e2e.version $(or $(V),$(error Name the version: make version V=0.2.0))
+	@$(MAKE) --no-print-directory generate
 
 .PHONY: docs
 docs: setup ## The documentation site, into build/site/html; a broken link is an error

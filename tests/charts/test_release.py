@@ -73,8 +73,8 @@ def test_the_default_registry_is_that_of_the_chart() -> None:
 
 
 def test_notes_are_the_section_of_the_version() -> None:
-    changelog = "# Changelog\n\n## 0.2.0 - 2026-12-01\n\n### Added\n\n- This.\n\n## 0.1.0\n\n- That.\n"
+    changelog = "# Changelog\n\n## 0.2.0 - 2026-12-01\n\n### Added\n\n- This.\n\n## 0.0.9\n\n- That.\n"
     assert release.notes("0.2.0", changelog) == "### Added\n\n- This.\n"
-    assert release.notes("0.1.0", changelog) == "- That.\n"
+    assert release.notes("0.0.9", changelog) == "- That.\n"
     with pytest.raises(release.ReleaseError, match=r"no section for 0\.2\."):
         release.notes("0.2", changelog)
