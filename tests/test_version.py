@@ -42,8 +42,9 @@ def searched() -> list[str]:
 
 
 def test_no_file_keeps_the_earlier_version(bumped: Path) -> None:
-    """Apart from `make version V=0.2.0`, tags such as v0.2.0, and the sections of a changelog."""
-    earlier = re.compile(rf"(?<![\d.v])(?<!V=)(?<!## ){re.escape(release.version())}(?![\d.])")
+    """Where something of this project has it: `make version V=0.2.0` in a document is an example."""
+    before = r"operator[:-]|vllm-cpu:|targetRevision: |tag[:=] ?|version:? \"?|--version "
+    earlier = re.compile(rf"({before}){re.escape(release.version())}(?![\d.]*\d)", re.IGNORECASE)
     kept = [
         f"{path}: {line.strip()}"
         for path in searched()
