@@ -1,6 +1,7 @@
 """The files of a release are the chart's objects, complete and of one version."""
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -65,6 +66,15 @@ def test_the_chart_of_another_registry_takes_its_image(tmp_path: Path) -> None:
     release.write_all(tmp_path / "release", "registry.example/team")
     chart = tmp_path / "release" / f"{CHART.name}-{release.version()}.tgz"
     assert rendered(chart=chart) == rendered({"image": {"repository": "registry.example/team/operator"}})
+
+
+def test_the_images_of_the_chart_are_those_of_operator_router_and_model(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / CHART.name)
+    values = chart / "values.yaml"
+    text = re.sub(r'tag: "[\d.]+"', 'tag: "0.0.9"', values.read_text(encoding="utf-8"))
+    values.write_text(text, encoding="utf-8")
+    operator = f"{release.REGISTRY}/operator"
+    assert release.chart_images(chart) == [f"{operator}:0.0.9", f"{operator}:{release.version()}"]
 
 
 def test_the_default_registry_is_that_of_the_chart() -> None:
