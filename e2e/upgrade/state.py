@@ -70,9 +70,7 @@ def differences_by_revision(before: State, after: State, *, rollout: bool | None
     same = before.revision == after.revision
     found = differences(before, after) if same else _differences("replica count of", before.replicas, after.replicas)
     if rollout is same:
-        seen = (
-            f"revision {before.revision} still serves" if same else f"{after.revision} serves after {before.revision}"
-        )
+        seen = f"{before.revision} still serves" if same else f"{after.revision} serves after {before.revision}"
         return [f"revision {seen}, although {'a' if rollout else 'no'} roll-out was expected", *found]
     return list(found)
 
