@@ -122,11 +122,12 @@ format: setup ## Format the code, and apply automatic fixes of lint
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Regenerate the CRDs, the rules for prometheus-adapter and all golden files
+generate: setup ## Regenerate CRDs, rules for prometheus-adapter, golden files, reference pages, and the chart's table of values
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pytest -q tests -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --update-golden
+	$(RUN) pytest -q tests/charts/test_values.py --update-golden
 
 .PHONY: digests
 digests: setup ## Pin the current digests of all third-party images

@@ -47,6 +47,7 @@ from tests.charts.helm import (
 )
 
 NUMBER = release.version()
+KEDA = {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}
 POLICY_ANNOTATION = "pdinference.io/policy"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
@@ -458,6 +459,28 @@ class TestNotes:
     def test_they_hold_a_valid_example(self, chart: Path, values: Values, namespace: str) -> None:
         example = yaml.safe_load(notes(chart, values).split("<<'EOF'\n")[1].split("EOF\n")[0])
         assert validated(example).metadata.namespace == namespace
+
+    def test_they_say_what_to_add_on_a_cluster_without_gpus(self, chart: Path) -> None:
+        text = notes(chart, {})
+        example = yaml.safe_load(text.split("<<'EOF'\n")[1].split("EOF\n")[0])
+        example["spec"] |= yaml.safe_load(text.split("add to the spec:\n\n")[1].split("\n\n")[0])
+        spec = validated(example).spec
+        assert {spec.parameter.accelerator.type, spec.decode.accelerator.type} == {"CPU"}
+
+    @pytest.mark.parametrize(
+        ("options", "values", "said"),
+        [
+            (["--api-versions=keda.sh/v1alpha1"], {}, True),
+            (["--api-versions=keda.sh/v1alpha1"], {"autoscaling": {"keda": KEDA}}, False),
+            ([], {}, False),
+        ],
+        ids=["KEDA is there", "KEDA is in use", "no KEDA"],
+    )
+    def test_they_say_how_to_use_the_clusters_keda(
+        self, chart: Path, options: list[str], values: Values, said: bool
+    ) -> None:
+        text = helm("template", RELEASE, "--kube-version=1.34.0", *options, chart=chart, values=values)
+        assert ("--set autoscaling.keda.enabled=true" in text) is said
 
     def test_they_say_which_namespaces_are_looked_after(self, chart: Path) -> None:
         assert "in all namespaces." in notes(chart, {})
