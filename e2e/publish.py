@@ -10,7 +10,7 @@ replaced.
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +60,7 @@ def publish(
     there = {each: digest for each in [*targets, chart] if (digest := _digest(each))}
     _require_new(number, list(there))
     packed = _write_files(registry, folder, changelog, names)
+    _require_images(packed, registry, targets)
     built = images.build_images(names)
     digests = {
         target: there.get(target) or images.push(built[name].reference, target, tls=_tls(target))
@@ -88,6 +89,18 @@ def _require_new(number: str, there: Sequence[str]) -> None:
     if released:
         raise release.ReleaseError(
             f"The registry has {', '.join(released)}. A released version is never replaced: run `make version V=...`."
+        )
+
+
+def _require_images(packed: Path, registry: str, pushed: Container[str]) -> None:
+    """Router and model images have tags of their own, so a new registry lacks those of an earlier release."""
+    missing = [each for each in release.chart_images(packed) if each not in pushed and _digest(each) is None]
+    if missing:
+        source = "EARLIER_REGISTRY" if registry == release.REGISTRY else release.REGISTRY
+        copies = (f"crane copy {source}{each.removeprefix(registry)} {each}" for each in missing)
+        raise release.ReleaseError(
+            f"The chart names {', '.join(missing)}, which the registry does not have and this release does not push. "
+            "Copy from a registry that has it, then repeat:" + "".join(f"\n  {copy}" for copy in copies)
         )
 
 

@@ -86,6 +86,13 @@ def write_all(folder: Path, registry: str = REGISTRY) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def chart_images(chart: Path) -> list[str]:
+    """The images that an installation of a chart with its default values runs: operator, router and model."""
+    helm: list[str | Path] = [build.binary("helm"), "template", RELEASE, chart, "--set=crds.install=false"]
+    objects = run([*helm, f"--kube-version={build.OLDEST}.0"])
+    return sorted(set(re.findall(r"(?:\bimage: |--[a-z]+-image=)\"?([^\s\"]+)", objects)))
+
+
 def write_checksums(folder: Path) -> Path:
     """Write a line for each file of a folder, as `sha256sum --check` reads it."""
     files = sorted(file for file in folder.iterdir() if file.name != CHECKSUMS)

@@ -35,7 +35,7 @@ from e2e.nodes import HOSTNAME
 from e2e.requests import complete
 from e2e.upgrade import resources
 from e2e.upgrade.resources import ASLEEP, ROLLING, SCALED, SERVING, WIDE, Document
-from e2e.upgrade.state import differences, differences_of_a_rollout, state, staying
+from e2e.upgrade.state import State, differences, differences_by_revision, state, staying
 from e2e.waiting import WaitTimeoutError, conditions, wait_ready, wait_until
 from pdinference.api.names import (
     ENGINE_ROLES,
@@ -50,7 +50,7 @@ from pdinference.api.names import (
 CLUSTER: Final = "upgrade"
 NAMESPACE: Final = "models"
 _COMPLETE: Final = (SCALED, ASLEEP, WIDE)
-"""Resources that roll out the revision of the new operator. The roll-out that hangs goes on hanging."""
+"""Resources that roll out the new operator's revision, if it differs. The roll-out that hangs goes on hanging."""
 _MISSING_IMAGE: Final = "localhost/pdinference/no-such-image:1"
 _ANSWERS: Final = 10
 _SECONDS: Final = 600
@@ -69,12 +69,14 @@ class Upgrade:
         earlier: Images of the earlier commit.
         present: Images of this checkout.
         chart: The chart of the earlier commit.
+        rollout: Whether the upgrade has to roll out new revisions; None if both is right.
     """
 
     kubectl: Kubectl
     earlier: ImageReferences
     present: ImageReferences
     chart: Path
+    rollout: bool | None = None
 
     def run(self) -> None:
         """Upgrade, and continue with what the earlier operator left.
@@ -144,10 +146,11 @@ class Upgrade:
         after = {name: state(self.kubectl, name) for name in before}
         found = [*lost, *differences(before[ROLLING], after[ROLLING]), *self._wrong_conditions()]
         for name in _COMPLETE:
-            found += differences_of_a_rollout(before[name], after[name])
+            say(_served(name, before[name], after[name]))
+            found += differences_by_revision(before[name], after[name], rollout=self.rollout)
         if found:
             raise UpgradeError("\n".join(found))
-        say(f"{', '.join(_COMPLETE)} serve a new revision with as many pods; {ROLLING} goes on with those it had")
+        say(f"no pod was lost; {ROLLING} goes on with those it had")
 
     def _until_taken_over(self, old: frozenset[str]) -> None:
         """Wait until the new operator has replaced the old router pods, after P and D, and has written all HPAs."""
@@ -264,6 +267,12 @@ def _unanswered(clients: Mapping[str, Load]) -> list[str]:
     return lost
 
 
+def _served(name: str, before: State, after: State) -> str:
+    if before.revision == after.revision:
+        return f"{name}: no roll-out, revision {after.revision} still serves"
+    return f"{name}: rolled out, revision {after.revision} serves after {before.revision}"
+
+
 def _is_ready(pod: Document) -> bool:
     statuses = pod["status"].get("containerStatuses", [])
     return bool(statuses) and all(status["ready"] for status in statuses)
@@ -273,7 +282,8 @@ def _is_ready(pod: Document) -> bool:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("tag")
 @click.option("--keep", is_flag=True, help="Leave the cluster as it is at the end.")
-def cli(folder: Path, tag: str, *, keep: bool) -> None:
+@click.option("--rollout/--no-rollout", default=None, help="Whether it has to roll out new revisions. Default: either.")
+def cli(folder: Path, tag: str, *, keep: bool, rollout: bool | None) -> None:
     """Upgrade from the commit TAG, whose files are in FOLDER."""
     Cluster.discard(CLUSTER)
     operator, router = build_earlier(folder, tag)
@@ -284,7 +294,7 @@ def cli(folder: Path, tag: str, *, keep: bool) -> None:
         present = local_references(built)
         earlier = replace(present, operator=operator.reference, router=router.reference, build=operator.content)
         chart = folder.absolute() / "charts" / "pdinference-operator"
-        Upgrade(Kubectl(cluster.kubeconfig, NAMESPACE), earlier, present, chart).run()
+        Upgrade(Kubectl(cluster.kubeconfig, NAMESPACE), earlier, present, chart, rollout).run()
     finally:
         if not keep:
             cluster.down()

@@ -59,10 +59,20 @@ def differences(before: State, after: State) -> list[str]:
     ]
 
 
-def differences_of_a_rollout(before: State, after: State) -> list[str]:
-    """What is not as an ordinary roll-out would leave it: each as one line."""
-    same = [f"revision {before.revision} still serves"] if before.revision == after.revision else []
-    return [*same, *_differences("replica count of", before.replicas, after.replicas)]
+def differences_by_revision(before: State, after: State, *, rollout: bool | None = None) -> list[str]:
+    """What is not as it has to be: the pods if the same revision serves, their number if another one does.
+
+    Args:
+        before: Before the upgrade.
+        after: After it.
+        rollout: Whether another revision has to serve; None if both is right.
+    """
+    same = before.revision == after.revision
+    found = differences(before, after) if same else _differences("replica count of", before.replicas, after.replicas)
+    if rollout is same:
+        seen = f"{before.revision} still serves" if same else f"{after.revision} serves after {before.revision}"
+        return [f"revision {seen}, although {'a' if rollout else 'no'} roll-out was expected", *found]
+    return list(found)
 
 
 def _differences(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

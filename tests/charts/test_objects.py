@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from e2e import release
 from e2e.cluster.build import binary
 from pdinference.admission import webhook
 from pdinference.api import names
@@ -45,6 +46,8 @@ from tests.charts.helm import (
     rendered_test,
 )
 
+NUMBER = release.version()
+KEDA = {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}
 POLICY_ANNOTATION = "pdinference.io/policy"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
@@ -111,7 +114,7 @@ class TestPod:
 
     def test_images_are_those_of_this_version(self) -> None:
         operator = container(rendered())
-        assert operator["image"] == "ghcr.io/pdinference/operator:0.1.0"
+        assert operator["image"] == names.DEFAULT_OPERATOR_IMAGE
         assert f"--router-image={names.DEFAULT_ROUTER_IMAGE}" in operator["args"]
         assert f"--model-image={names.DEFAULT_MODEL_IMAGE}" in operator["args"]
 
@@ -404,9 +407,8 @@ class TestRollouts:
     def test_a_new_chart_of_the_same_operator_restarts_none(self, tmp_path: Path) -> None:
         chart = shutil.copytree(CHART, tmp_path / CHART.name)
         file = chart / "Chart.yaml"
-        file.write_text(
-            file.read_text(encoding="utf-8").replace("\nversion: 0.1.0", "\nversion: 0.1.1"), encoding="utf-8"
-        )
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace(f"\nversion: {NUMBER}", "\nversion: 98.76.54"), encoding="utf-8")
         assert only(rendered(chart=chart), "Deployment") != only(rendered(), "Deployment")
         assert pod(rendered(chart=chart)) == pod(rendered())
 
@@ -429,7 +431,7 @@ class TestNames:
         for item in rendered(values):
             assert item["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm", item["metadata"]
             assert item["metadata"]["labels"]["app.kubernetes.io/instance"] == RELEASE
-            assert item["metadata"]["labels"]["helm.sh/chart"] == "pdinference-operator-0.1.0"
+            assert item["metadata"]["labels"]["helm.sh/chart"] == f"pdinference-operator-{NUMBER}"
 
     def test_the_release_is_part_of_them(self) -> None:
         assert only(rendered(release="blue"), "Deployment")["metadata"]["name"] == "blue-pdinference-operator"
@@ -458,6 +460,28 @@ class TestNotes:
         example = yaml.safe_load(notes(chart, values).split("<<'EOF'\n")[1].split("EOF\n")[0])
         assert validated(example).metadata.namespace == namespace
 
+    def test_they_say_what_to_add_on_a_cluster_without_gpus(self, chart: Path) -> None:
+        text = notes(chart, {})
+        example = yaml.safe_load(text.split("<<'EOF'\n")[1].split("EOF\n")[0])
+        example["spec"] |= yaml.safe_load(text.split("add to the spec:\n\n")[1].split("\n\n")[0])
+        spec = validated(example).spec
+        assert {spec.parameter.accelerator.type, spec.decode.accelerator.type} == {"CPU"}
+
+    @pytest.mark.parametrize(
+        ("options", "values", "said"),
+        [
+            (["--api-versions=keda.sh/v1alpha1"], {}, True),
+            (["--api-versions=keda.sh/v1alpha1"], {"autoscaling": {"keda": KEDA}}, False),
+            ([], {}, False),
+        ],
+        ids=["KEDA is there", "KEDA is in use", "no KEDA"],
+    )
+    def test_they_say_how_to_use_the_clusters_keda(
+        self, chart: Path, options: list[str], values: Values, said: bool
+    ) -> None:
+        text = helm("template", RELEASE, "--kube-version=1.34.0", *options, chart=chart, values=values)
+        assert ("--set autoscaling.keda.enabled=true" in text) is said
+
     def test_they_say_which_namespaces_are_looked_after(self, chart: Path) -> None:
         assert "in all namespaces." in notes(chart, {})
         assert "in these namespaces: models, research." in notes(chart, NAMESPACED)
@@ -482,7 +506,7 @@ def test_the_version_names_of_clouds_are_accepted() -> None:
 
 def test_the_package_holds_everything(tmp_path: Path) -> None:
     subprocess.run([binary("helm"), "package", CHART, "--destination", tmp_path], check=True, capture_output=True)
-    package = tmp_path / "pdinference-operator-0.1.0.tgz"
+    package = tmp_path / f"pdinference-operator-{NUMBER}.tgz"
     with tarfile.open(package) as archive:
         packed = archive.getnames()
     assert {f"pdinference-operator/files/crds/{path.name}" for path in CRDS} <= set(packed)

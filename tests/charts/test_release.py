@@ -1,6 +1,7 @@
 """The files of a release are the chart's objects, complete and of one version."""
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -67,14 +68,23 @@ def test_the_chart_of_another_registry_takes_its_image(tmp_path: Path) -> None:
     assert rendered(chart=chart) == rendered({"image": {"repository": "registry.example/team/operator"}})
 
 
+def test_the_images_of_the_chart_are_those_of_operator_router_and_model(tmp_path: Path) -> None:
+    chart = shutil.copytree(CHART, tmp_path / CHART.name)
+    values = chart / "values.yaml"
+    text = re.sub(r'tag: "[\d.]+"', 'tag: "0.0.9"', values.read_text(encoding="utf-8"))
+    values.write_text(text, encoding="utf-8")
+    operator = f"{release.REGISTRY}/operator"
+    assert release.chart_images(chart) == [f"{operator}:0.0.9", f"{operator}:{release.version()}"]
+
+
 def test_the_default_registry_is_that_of_the_chart() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert values["image"]["repository"] == f"{release.REGISTRY}/operator"
 
 
 def test_notes_are_the_section_of_the_version() -> None:
-    changelog = "# Changelog\n\n## 0.2.0 - 2026-12-01\n\n### Added\n\n- This.\n\n## 0.1.0\n\n- That.\n"
+    changelog = "# Changelog\n\n## 0.2.0 - 2026-12-01\n\n### Added\n\n- This.\n\n## 0.0.9\n\n- That.\n"
     assert release.notes("0.2.0", changelog) == "### Added\n\n- This.\n"
-    assert release.notes("0.1.0", changelog) == "- That.\n"
+    assert release.notes("0.0.9", changelog) == "- That.\n"
     with pytest.raises(release.ReleaseError, match=r"no section for 0\.2\."):
         release.notes("0.2", changelog)

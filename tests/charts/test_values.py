@@ -1,6 +1,7 @@
 """Values: each one is described, and each mistake is rejected with a message that names the value."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +9,12 @@ import pytest
 import yaml
 
 from tests.charts.helm import CHART, VALUE_SETS, HelmError, Values, helm, rendered
+from tests.conftest import Golden
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+README = CHART / "README.md"
+TABLE = re.compile(r"^\| value \| default \| meaning \|\n(?:\|.*\n)*", re.MULTILINE)
 FOR_PARENT_CHARTS = {"global", "enabled"}
 
 
@@ -114,7 +118,8 @@ def test_the_schema_knows_exactly_the_values_of_the_values_file() -> None:
     assert set(paths(DEFAULTS, SCHEMA)) == {path for path, _, _ in leaves()}
 
 
-def test_the_readme_has_the_table_of_all_values() -> None:
-    rows = [f"| `{path}` | `{json.dumps(value)}` | {schema['description']} |" for path, schema, value in leaves()]
-    table = "\n".join(["| value | default | meaning |", "| --- | --- | --- |", *rows])
-    assert table in (CHART / "README.md").read_text(encoding="utf-8"), f"write this table into README.md:\n{table}"
+def test_the_readme_has_the_table_of_all_values(golden: Golden) -> None:
+    rows = [f"| `{path}` | `{json.dumps(value)}` | {schema['description']} |\n" for path, schema, value in leaves()]
+    table = "".join(["| value | default | meaning |\n", "| --- | --- | --- |\n", *rows])
+    before, after = TABLE.split(README.read_text(encoding="utf-8"))
+    golden(README, before + table + after)

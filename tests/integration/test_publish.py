@@ -8,6 +8,7 @@ import yaml
 
 from e2e import images, publish, release
 from e2e.cluster.build import binary
+from pdinference.api import names
 from tests.charts.helm import rendered
 
 NUMBER = release.version()
@@ -80,10 +81,25 @@ def test_nothing_is_pushed_for_a_version_without_notes(registry: str, tmp_path: 
     assert not crane("catalog", "--insecure", registry)
 
 
+def test_nothing_is_pushed_without_the_images_of_router_and_model(
+    registry: str, changelog: Path, tmp_path: Path
+) -> None:
+    """Here no image is pushed at all: those of an earlier version in a new registry are missing in the same way."""
+    team = f"{registry}/team"
+    with pytest.raises(release.ReleaseError) as raised:
+        publish.publish(team, tmp_path / "release", names=[], changelog=changelog)
+    router = names.DEFAULT_ROUTER_IMAGE.replace(release.REGISTRY, team)
+    assert f"The chart names {router}, which the registry does not have" in str(raised.value)
+    assert f"\n  crane copy {names.DEFAULT_ROUTER_IMAGE} {router}" in str(raised.value)
+    assert not crane("catalog", "--insecure", registry)
+
+
 def test_an_image_of_another_version_is_kept(registry: str, changelog: Path, tmp_path: Path) -> None:
     """Two releases may have one vLLM; here the operator's image stands for it, under another tag."""
     image = images.build_images(["operator"])["operator"]
     target = f"{registry}/team/vllm-cpu:{images.IMAGES['vllm-cpu'].tag}"
     before = images.push(image.reference, target, tls=False)
+    for each in {names.DEFAULT_OPERATOR_IMAGE, names.DEFAULT_ROUTER_IMAGE, names.DEFAULT_MODEL_IMAGE}:
+        images.push(image.reference, each.replace(release.REGISTRY, f"{registry}/team"), tls=False)
     digests = publish.publish(f"{registry}/team", tmp_path / "release", names=["vllm-cpu"], changelog=changelog)
     assert digests[target] == before
