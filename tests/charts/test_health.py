@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,9 +13,18 @@ import pytest
 
 from e2e.cluster.build import binary
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import BatchStatus, Status
+from pdinference.api.v1alpha1 import BatchStatus, Condition, Status
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.conditions import FINAL_REASONS
+from pdinference.api.v1alpha1.conditions import (
+    BY_NAME,
+    FINAL_REASONS,
+    READY,
+    RECONCILING,
+    STALLED,
+    TABLE,
+    ConditionType,
+    Truth,
+)
 from pdinference.planning.batch import BatchStatusInputs, build_batch_status, invalid_batch_status
 from pdinference.planning.memory import NO_VERDICT
 from pdinference.planning.observed import Failure, JobState, PodProblem, PodSummary
@@ -64,15 +73,16 @@ def health(kind: str, status: ApiModel | Mapping[str, Any], generation: int = GE
         "metadata": {"name": "x", "namespace": "ns", "generation": generation, **metadata},
         "status": status,
     }
-    return evaluated(SCRIPTS / kind / "health.lua", resource, expressions(kind))
+    (found,) = evaluated(SCRIPTS / kind / "health.lua", [resource], expressions(kind))
+    return found
 
 
 def evaluated(
-    script: Path, resource: Mapping[str, Any], expressions_: Mapping[str, str] = MappingProxyType({})
-) -> Health:
+    script: Path, resources: Sequence[Mapping[str, Any]], expressions_: Mapping[str, str] = MappingProxyType({})
+) -> list[Health]:
     command: list[str | Path] = [binary("health-of"), script, json.dumps(dict(expressions_))]
-    answer = subprocess.run(command, input=json.dumps([resource]), capture_output=True, text=True, check=True)
-    return Health(**json.loads(answer.stdout)[0])
+    answer = subprocess.run(command, input=json.dumps(resources), capture_output=True, text=True, check=True)
+    return [Health(**one) for one in json.loads(answer.stdout)]
 
 
 def late(inputs: StatusInputs) -> Status:
@@ -145,6 +155,71 @@ def test_flux_and_argo_cd_see_the_same_inference(status: Status, expected: tuple
 def test_pod_problems_that_waiting_does_not_solve_are_failures(reason: str) -> None:
     problem = LOOP if reason == "CrashLooping" else PodProblem(reason, "no", "vllm", "x:1")
     assert health("PDInference", built(with_decode(SECOND, problem)))[:3] == STUCK
+
+
+BASES = {
+    "Healthy": built(SERVING),
+    "Progressing": built(STARTING),
+    "Degraded": built(with_decode(SECOND, PULL)),
+    "Suspended": built(stopped(SERVING, *ENGINE_ROLES)),
+}
+TRUTHS: tuple[Truth, ...] = ("True", "False", "Unknown")
+DECISIVE = {STALLED: {"True": "Degraded"}, RECONCILING: {"True": "Progressing"}, READY: {"True": "Healthy"}}
+"""Conditions that the health depends on, and the health by Argo CD for a status of each, where the resource serves."""
+
+
+def with_conditions(base: Status, row: ConditionType) -> list[tuple[Truth, str, Status]]:
+    """The status with each status and each reason of a condition in the place of its own."""
+    others = [condition for condition in base.conditions if condition.type != row.name]
+    found = []
+    for truth in TRUTHS:
+        for reason in sorted(frozenset().union(*row.reasons.values())):
+            one = Condition(
+                type=row.name, status=truth, reason=reason, message=f"{row.name} {truth} {reason}",
+                last_transition_time=NOW, observed_generation=GENERATION,
+            )  # fmt: skip
+            found.append((truth, reason, base.model_copy(update={"conditions": [*others, one]})))
+    return found
+
+
+def healths(statuses: Sequence[Status]) -> list[Health]:
+    """As `health`, of many in one process."""
+    resources = [
+        {
+            "apiVersion": "pdinference.io/v1alpha1",
+            "kind": "PDInference",
+            "metadata": {"name": "x", "namespace": "ns", "generation": GENERATION},
+            "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        for status in statuses
+    ]
+    return evaluated(SCRIPTS / "PDInference" / "health.lua", resources, expressions("PDInference"))
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.name not in DECISIVE], ids=lambda row: row.name)
+def test_no_other_condition_changes_the_health(row: ConditionType) -> None:
+    for base, status in BASES.items():
+        before, *found = healths([status, *(one for _, _, one in with_conditions(status, row))])
+        assert before.argocd == base
+        assert len(found) >= len(TRUTHS)
+        assert set(found) == {before}
+
+
+@pytest.mark.parametrize("name", DECISIVE)
+def test_each_reason_of_a_decisive_condition_has_the_same_health(name: str) -> None:
+    cases = with_conditions(BASES["Healthy"], BY_NAME[name])
+    for (truth, reason, _), found in zip(cases, healths([status for _, _, status in cases]), strict=True):
+        otherwise = "Healthy" if name != READY else "Suspended" if reason == "ScaledToZero" else "Progressing"
+        assert found.argocd == DECISIVE[name].get(truth, otherwise), (truth, reason)
+        if found.argocd != "Healthy":
+            assert found.message == f"{name} {truth} {reason}"
+
+
+def test_a_stuck_resource_is_degraded_and_a_changing_one_progresses_whatever_ready_says() -> None:
+    ready = BY_NAME[READY]
+    for base in ("Degraded", "Progressing"):
+        cases = [status for _, _, status in with_conditions(BASES[base], ready)]
+        assert {found.argocd for found in healths(cases)} == {base}
 
 
 RUNNER = PodSummary("nightly-batch-0", None, "", "Running", ready=True)
@@ -267,4 +342,5 @@ def test_an_application_has_the_health_of_its_own(
     script = tmp_path / "health.lua"
     script.write_text(patch["data"]["resource.customizations.health.argoproj.io_Application"], encoding="utf-8")
     application = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "x"}}
-    assert evaluated(script, {**application, "status": status})[2:] == expected
+    (found,) = evaluated(script, [{**application, "status": status}])
+    assert found[2:] == expected

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from pdinference.api.validation import validated
+from pdinference.checks import examine
 from pdinference.conversion import (
     Conversion,
     ConversionError,
@@ -14,6 +15,7 @@ from pdinference.conversion import (
     starts_in_script,
     starts_in_words,
 )
+from pdinference.manifests import RenderSettings
 
 DOCKER = """
 docker run -dit --rm --runtime nvidia --gpus '"device=0,1"' \\
@@ -148,6 +150,31 @@ def test_an_image_of_vllm_needs_no_program(image: str, kept: str | None) -> None
     assert conversion.document["spec"]["engine"] == {"seed": 1, **({"image": kept} if kept else {})}
     replaced = kept is None and "0.32.0" not in image
     assert any(r.left_out and r.subject == f"image {image}" for r in conversion.remarks) is replaced
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.33.0", "registry.example/llm/vllm-openai:0.33.0-cuda"])
+def test_the_options_are_those_of_the_release_of_the_image(image: str) -> None:
+    given = [
+        "--watchdog-config",
+        '{"a": 1}',
+        "--disable-lora",
+        "--disable-sleep-mode",
+        "--enable-cascade-attn",
+        "--no-such-option",
+    ]
+    (launch,) = starts_in_words(["docker", "run", image, "a/b", *given])
+    conversion = convert(launch)
+    engine = conversion.document["spec"]["engine"]
+    args = {"watchdog-config": {"a": 1}, "enable-sleep-mode": False, "disable-cascade-attn": False}
+    assert engine == {"image": image, "args": args}
+    assert "vLLM 0.33.0 has no such option" in remarks_of(conversion)["--no-such-option"]
+    validated(conversion.document)
+    assert examine(conversion.document, RenderSettings()).problems == ()
+
+
+def test_an_image_that_is_replaced_has_the_options_of_the_default() -> None:
+    (launch,) = starts_in_words(["docker", "run", "vllm/vllm-openai:v0.34.0", "a/b", "--watchdog-config", "{}"])
+    assert "vLLM 0.32.0 has no such option" in remarks_of(convert(launch))["--watchdog-config {}"]
 
 
 def test_another_image_is_taken_for_a_server_by_its_options() -> None:

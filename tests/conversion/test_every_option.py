@@ -70,7 +70,7 @@ def command_line(name: str) -> tuple[str, ...]:
 
 def rendered(conversion: Conversion, role: Role) -> dict[str, Any]:
     resource = validated(conversion.document)
-    options = parse_options(engine_command(resource, role).arguments)
+    options = parse_options(engine_command(resource, role).arguments, listed())
     return {**options.values, "model": options.positional[0]}
 
 
@@ -80,7 +80,7 @@ def test_an_option_is_rendered_again_or_has_a_remark(name: str) -> None:
     conversion = convert(Launch(arguments), "x")
     if any(r.left_out and r.subject.startswith(f"--{name}") for r in conversion.remarks):
         return
-    given = parse_options(arguments).values
+    given = parse_options(arguments, listed()).values
     for role in (Role.PARAMETER, Role.DECODE):
         again = rendered(conversion, role)
         for option in given.keys() - OF_OPERATOR - (set() if role is Role.PARAMETER else {"nnodes"}):

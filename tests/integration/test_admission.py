@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from pdinference.api.crd import definitions
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
+from tests.integration.calm import calm
 from tests.integration.front import in_front
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
@@ -60,6 +63,67 @@ async def test_a_model_that_does_not_fit_is_not_applied_and_reported(world: Worl
     assert "does not fit" in await world.refusal_of("not")
     assert await has_memory(world, "not", "False")
     assert await world.children("not") == {}
+
+
+async def test_an_operator_older_than_the_crds_ignores_a_field_with_a_default(
+    world: World, webhook: Webhook, operators: Operators, batch_document: Callable[..., dict[str, Any]]
+) -> None:
+    old = await operators.start(*webhook.flags)
+    await webhook.insists()
+    await world.apply("llama", decode={"autoscaling": {"maxReplicas": 2}})
+
+    async def rolled_out() -> bool:
+        return bool(await world.condition("Progressing")) and bool(await world.children())
+
+    await until(rolled_out, "its children are there")
+    before = generations(await world.children())
+    try:
+        for crd in definitions().values():
+            await world.install_crd(newer(crd))
+
+        async def defaulted() -> bool:
+            found = await world.get(RESOURCE, "llama")
+            return found is not None and found["spec"].get("fromTheFuture") == "calm"
+
+        await until(defaulted, "the stored resource has the new field")
+        old.kill()
+        await operators.start(*webhook.flags)
+        await webhook.insists()
+        await world.apply("llama", decode={"autoscaling": {"maxReplicas": 3}})
+        batch = {**batch_document(), "metadata": {"name": "nightly", "namespace": world.namespace}}
+        created = await world.api.create(BATCH.path(world.namespace), batch)
+        assert created["spec"]["fromTheFuture"] == "calm"
+
+        async def seen() -> bool:
+            generation = (await world.api.get(RESOURCE.path(world.namespace, "llama")))["metadata"]["generation"]
+            return (await world.status()).get("observedGeneration") == generation and bool(
+                (await world.api.get(BATCH.path(world.namespace, "nightly"))).get("status")
+            )
+
+        await until(seen, "the restarted operator has reconciled the edit and the batch")
+        assert (await world.condition("Progressing"))["reason"] != "InvalidSpec"
+        conditions = (await world.api.get(BATCH.path(world.namespace, "nightly")))["status"]["conditions"]
+        assert "InvalidSpec" not in {condition["reason"] for condition in conditions}
+        after = generations(await world.children())
+        workloads = [key for key in before if key[0] in {"StatefulSet", "Deployment"}]
+        assert workloads
+        assert {key: after[key] for key in workloads} == {key: before[key] for key in workloads}
+        await calm(world)
+    finally:
+        for crd in definitions().values():
+            await world.install_crd(crd)
+
+
+def newer(crd: dict[str, Any]) -> dict[str, Any]:
+    """The CRD of a later release, which has one more field in the spec, with a default."""
+    found: dict[str, Any] = deepcopy(crd)
+    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["fromTheFuture"] = {"type": "string", "maxLength": 9, "default": "calm"}
+    return found
+
+
+def generations(children: dict[tuple[str, str], Any]) -> dict[tuple[str, str], int]:
+    return {key: child["metadata"].get("generation", 0) for key, child in children.items()}
 
 
 async def has_memory(world: World, name: str, status: str) -> bool:

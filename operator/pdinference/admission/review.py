@@ -82,7 +82,8 @@ def _early_verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     if not isinstance(new, Mapping):
         return {"allowed": True}
     named = _named(new)
-    problems = (read_batch(named) if named.get("kind") == names.BATCH_KIND else read(named)).problems
+    reading = read_batch if named.get("kind") == names.BATCH_KIND else read
+    problems = reading(named, admitted=True).problems
     return _verdict({**request, "object": named}, settings) if problems else {"allowed": True}
 
 
@@ -97,7 +98,7 @@ def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     new, old = request.get("object"), request.get("oldObject")
     if not isinstance(new, Mapping) or not _changes_the_spec(new, old):
         return {"allowed": True}
-    examination = examine_any(new, settings, old=old)
+    examination = examine_any(new, settings, old=old, admitted=True)
     answer: dict[str, Any] = {"allowed": not examination.problems}
     if examination.problems:
         name = _metadata(new).get("name")

@@ -1,7 +1,7 @@
 """Validation of a document: returns the resource, or all problems at once."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -75,16 +75,17 @@ class InvalidResourceError(ValueError):
         super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
-def validated(document: Mapping[str, Any]) -> PDInference:
+def validated(document: Mapping[str, Any], *, admitted: bool = False) -> PDInference:
     """Read a PDInference.
 
     Args:
-        document: The resource as JSON data, from the API server or a YAML file.
+        document: The resource as JSON data.
+        admitted: Whether the API server sent it, as for `read`.
 
     Raises:
         InvalidResourceError: The document violates the schema or a rule.
     """
-    reading = read(document)
+    reading = read(document, admitted=admitted)
     if reading.problems or reading.resource is None:
         raise InvalidResourceError(reading.problems)
     return reading.resource
@@ -98,11 +99,13 @@ class Reading(Generic[ResourceT]):
         resource: The parts of the document that fit the schema; None if too few do.
         problems: All problems.
         left_out: Fields of the document that do not fit the schema, so that `resource` lacks them.
+        ignored: A warning for each field of a newer CRD, which `resource` lacks, too.
     """
 
     resource: ResourceT | None
     problems: tuple[Problem, ...]
     left_out: tuple[str, ...] = ()
+    ignored: tuple[Problem, ...] = ()
 
     def concerns(self, field: str) -> bool:
         """Whether a problem of this field may be a consequence of a field that was left out."""
@@ -117,24 +120,46 @@ class Reading(Generic[ResourceT]):
         return frozenset(parent for field in self._lost for parent in parents(field))
 
 
-def read(document: Mapping[str, Any]) -> Reading[PDInference]:
-    """Read the parts of a PDInference that fit the schema, so that their problems are found in the same pass."""
-    return _read(PDInference, document, names.SHORT_NAME)
+def read(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDInference]:
+    """Read the parts of a PDInference that fit the schema, so that their problems are found in the same pass.
+
+    Args:
+        document: The resource as JSON data.
+        admitted: Whether the API server sent the document. It removes fields that the CRD lacks, so a field that is
+            unknown here comes from a newer CRD, which may even have set it by a default. Such fields are ignored.
+            Elsewhere, an unknown field is a problem.
+    """
+    return _read(PDInference, document, names.SHORT_NAME, admitted=admitted)
 
 
-def read_batch(document: Mapping[str, Any]) -> Reading[PDBatch]:
-    """Read the parts of a PDBatch that fit the schema."""
-    return _read(PDBatch, document, names.BATCH_SHORT_NAME)
+def read_batch(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDBatch]:
+    """Read the parts of a PDBatch that fit the schema; the arguments are those of `read`."""
+    return _read(PDBatch, document, names.BATCH_SHORT_NAME, admitted=admitted)
 
 
-def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> Reading[ResourceT]:
+def _read(
+    model: type[ResourceT], document: Mapping[str, Any], short_name: str, *, admitted: bool
+) -> Reading[ResourceT]:
     if (broken := broken_bound(document)) is not None:
         return Reading(None, (Problem(*broken),))
     try:
         resource = model.model_validate(dict(document), context=RULES_LATER)
     except ValidationError as error:
-        return _partial(model, document, error.errors(include_url=False), short_name)
+        errors = error.errors(include_url=False)
+        if admitted:
+            return _read_known(model, document, errors, short_name)
+        return _partial(model, document, errors, short_name)
     return Reading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
+
+
+def _read_known(
+    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
+) -> Reading[ResourceT]:
+    """Read a document without its unknown fields."""
+    unknown = [details for details in errors if details["type"] == _UNKNOWN]
+    known = partial.without(document, partial.unfit(unknown, {}), {})
+    reading = _read(model, known, short_name, admitted=False)
+    return replace(reading, ignored=first_of(Problem(path(details["loc"]), _IGNORED) for details in unknown))
 
 
 def _partial(
@@ -158,6 +183,8 @@ def _partial(
     return Reading(None, unfit, tuple(left_out))
 
 
+_UNKNOWN = "extra_forbidden"
+_IGNORED = "This version of the operator does not know this field and ignores it. Upgrade the operator to use it."
 _ROUNDS = 8
 """Maximum passes. Removing a member may leave its parent incomplete, which the next pass removes."""
 _STAND_INS: Mapping[type[ApiModel], partial.StandIns] = {

@@ -203,7 +203,7 @@ def _status_of(resource: ResourceRecord) -> BatchStatus:
     """The stored status. If another version wrote it and it does not parse, only whether the batch ended."""
     stored = json.loads(resource.status)
     try:
-        return BatchStatus.model_validate(stored)
+        return BatchStatus.model_validate(stored, extra="ignore")  # a newer operator may have written more
     except ValidationError:
         phase = str(stored.get("phase"))
         return BatchStatus.model_validate({"phase": phase}) if phase in {"Complete", "Failed"} else BatchStatus()

@@ -38,25 +38,34 @@ class Examination:
         problems: Reasons to reject the resource.
         warnings: Risks of a valid resource.
         memory: The memory verdict.
+        ignored: Fields of a newer CRD, which are among the warnings.
     """
 
     resource: PDInference | None
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     memory: MemoryVerdict
+    ignored: tuple[str, ...] = ()
 
 
-def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known = lambda _: None) -> Examination:
+def examine(
+    document: Mapping[str, Any],
+    settings: RenderSettings,
+    known: Known = lambda _: None,
+    *,
+    admitted: bool = False,
+) -> Examination:
     """Run all checks on a document.
 
     Args:
         document: The resource as JSON data.
         settings: Settings of the operator.
         known: Called after the document has been read.
+        admitted: Whether the API server sent the document, so that unknown fields come from a newer CRD.
     """
-    reading = read(document)
+    reading = read(document, admitted=admitted)
     if reading.resource is None:
-        return Examination(None, first_of(reading.problems), (), NO_VERDICT)
+        return Examination(None, first_of(reading.problems), reading.ignored, NO_VERDICT)
     model = known(reading.resource)
     facts = facts_of(reading.resource.spec, model)
     adapters = adapters_of(reading.resource.spec, model)
@@ -69,6 +78,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (
+        *reading.ignored,
         *memory.warnings,
         *_warnings(reading.resource),
         *older_model_warnings(reading.resource.spec, facts.shape),
@@ -82,6 +92,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         problems=first_of(problems),
         warnings=first_of(warnings),
         memory=memory,
+        ignored=tuple(warning.field for warning in reading.ignored),
     )
 
 

@@ -59,6 +59,6 @@ def facts_of(spec: Spec, status_model: Mapping[str, Any] | None) -> Facts:
 
 def _adapter(found: object) -> KnownAdapter | None:
     try:
-        return KnownAdapter.model_validate(found)
+        return KnownAdapter.model_validate(found, extra="ignore")
     except ValidationError:
         return None

@@ -15,6 +15,7 @@ def examine_any(
     *,
     old: Mapping[str, Any] | None = None,
     known: Known = lambda _: None,
+    admitted: bool = False,
 ) -> Examination | BatchExamination:
     """Examine a PDInference or a PDBatch.
 
@@ -23,11 +24,12 @@ def examine_any(
         settings: Settings of the operator.
         old: The object that an update replaces.
         known: Returns facts about the model if `old` is None.
+        admitted: Whether the API server sent both, so that unknown fields come from a newer CRD.
     """
     if document.get("kind") == names.BATCH_KIND:
-        return examine_batch(document, settings, old)
+        return examine_batch(document, settings, old, admitted=admitted)
     if old is not None:
         status = old.get("status")
         model = status.get("model") if isinstance(status, Mapping) else None
-        return examine(document, settings, lambda _: model)
-    return examine(document, settings, known)
+        return examine(document, settings, lambda _: model, admitted=admitted)
+    return examine(document, settings, known, admitted=admitted)

@@ -20,6 +20,7 @@ class BatchExamination:
     Attributes:
         batch: The resource; None if the document has problems.
         problems: Reasons to reject the resource.
+        warnings: Fields that are ignored.
     """
 
     batch: PDBatch | None
@@ -33,6 +34,7 @@ def examine_batch(
     old: Mapping[str, Any] | None = None,
     *,
     begun: bool = False,
+    admitted: bool = False,
 ) -> BatchExamination:
     """Run all checks on a document.
 
@@ -41,18 +43,23 @@ def examine_batch(
         settings: Settings of the operator.
         old: The object that an update replaces; None otherwise.
         begun: Whether the operator has already created the Job and the output ConfigMap.
+        admitted: Whether the API server sent the document, so that unknown fields come from a newer CRD.
     """
-    reading = read_batch(document)
+    reading = read_batch(document, admitted=admitted)
     if reading.resource is None:
-        return BatchExamination(None, first_of(reading.problems))
+        return BatchExamination(None, first_of(reading.problems), reading.ignored)
     # An accepted batch may be suspended and resumed even if the operator's settings have changed.
     config_maps = settings.batch_config_maps or begun or old is not None
     found = (
         *batch_policy_problems(reading.resource, settings),
-        *_problems(reading.resource, read_batch(old).resource if old is not None else None, config_maps=config_maps),
+        *_problems(
+            reading.resource,
+            read_batch(old, admitted=admitted).resource if old is not None else None,
+            config_maps=config_maps,
+        ),
     )
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
-    return BatchExamination(None if problems else reading.resource, first_of(problems))
+    return BatchExamination(None if problems else reading.resource, first_of(problems), reading.ignored)
 
 
 def _problems(batch: PDBatch, old: PDBatch | None, *, config_maps: bool) -> Iterator[Problem]:

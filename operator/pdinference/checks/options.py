@@ -16,6 +16,9 @@ from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.validation import Problem
 from pdinference.engine.refused import refused_argument
 
+Release = tuple[str, Mapping[str, str]]
+"""A version of vLLM, and the form of each of its options."""
+
 _LISTS = "vllm-options"
 _OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
 _HINTS = 8
@@ -24,7 +27,7 @@ _HINTS = 8
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
     """Options that users may not set, and options that the image's vLLM does not accept."""
-    _, options = _compared(spec)
+    _, options = compared(spec.engine.image)
     for field, arguments in arguments_of(spec):
         for name in arguments:
             if why := refused_argument(name, options.keys()):
@@ -51,10 +54,16 @@ def listed_version(image: str) -> str | None:
 
 
 @cache
-def listed() -> tuple[str, Mapping[str, str]]:
-    """The version of vLLM in the default image, and the form of each of its options."""
+def listed() -> Release:
+    """The release in the default image."""
     default = listed_version(Engine.model_fields["image"].default)
     return next((version, forms) for version, forms in lists().items() if version == default)
+
+
+def compared(image: str) -> Release:
+    """The release whose options apply to an image: that of its tag, or else the default."""
+    version = listed_version(image)
+    return (version, lists()[version]) if version else listed()
 
 
 @cache
@@ -73,14 +82,8 @@ def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"spec.{name}.args", part.args
 
 
-def _compared(spec: Spec) -> tuple[str, Mapping[str, str]]:
-    """The list for a spec's image: its version and the form of each option."""
-    version = listed_version(spec.engine.image)
-    return (version, lists()[version]) if version else listed()
-
-
 def _unfit(spec: Spec) -> Iterator[Problem]:
-    version, options = _compared(spec)
+    version, options = compared(spec.engine.image)
     for field, arguments in arguments_of(spec):
         yield from _of(field, arguments, version, options)
 

@@ -8,8 +8,8 @@ from pdinference.api.v1alpha1.status import Status
 
 
 def stored_status(status: dict[str, Any]) -> Status:
-    """The status; empty if another version of the operator wrote it."""
+    """The status without members of a newer operator; empty if it does not parse."""
     try:
-        return Status.model_validate(status)
+        return Status.model_validate(status, extra="ignore")
     except ValidationError:
         return Status()

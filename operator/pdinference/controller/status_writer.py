@@ -148,6 +148,6 @@ def status_of(resource: ResourceRecord) -> Status:
     """The stored status. If another version wrote it and it does not parse, only its revisions."""
     stored = json.loads(resource.status)
     try:
-        return Status.model_validate(stored)
+        return Status.model_validate(stored, extra="ignore")  # a newer operator may have written more
     except ValidationError:
         return Status(revision=str(stored.get("revision", "")), serving_revision=str(stored.get("servingRevision", "")))

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from pdinference.api.v1alpha1.engine import Engine
-from pdinference.checks.options import is_official, listed, listed_version
+from pdinference.checks.options import is_official, listed_version
 from pdinference.conversion.launch import Finding, Remark, Unresolved
+from pdinference.conversion.options import release_of
 
 _SERVER = re.compile(r"(?:.*/)?vllm-openai(?:-[\w.-]*)?(?:[:@].*)?")
 _DEFAULT: str = Engine.model_fields["image"].default
@@ -17,10 +18,10 @@ def starts_server(image: str) -> bool:
 
 
 def image_settings(image: str | None) -> Iterator[Finding]:
-    """Keep a custom image. Replace other versions of vLLM's own image by the supported version."""
+    """Keep a custom image, and vLLM's own of a release with a list of options. Replace others by the default."""
     if image is None or image in {_DEFAULT, _DEFAULT.removeprefix("docker.io/")}:
         return
-    version, _ = listed()
+    version, _ = release_of(image)
     if isinstance(image, Unresolved):
         yield Remark(f"image {image}", f"The default is {_DEFAULT}; set engine.image for another one.")
     elif is_official(image) and not listed_version(image):

@@ -1,18 +1,18 @@
 """Parses the options of a vLLM command line as vLLM's parser does.
 
-The options and their forms are listed in checks/vllm-options.txt, which the admission checks use, too.
+The options and their forms are in the lists of checks/vllm-options, which the admission checks use, too.
 """
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES, MAX_VALUES
-from pdinference.checks.options import listed, mismatch
+from pdinference.checks.options import Release, compared, listed, mismatch
 from pdinference.conversion.launch import Remark, Unresolved
 from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES
 
@@ -71,8 +71,13 @@ class Options:
     remarks: list[Remark] = field(default_factory=list)
 
 
-def parse_options(arguments: tuple[str, ...]) -> Options:
-    """Parse arguments as vLLM's parser does, according to its list of options."""
+def release_of(image: str | None) -> Release:
+    """The vLLM release of a container's image: that of its tag, or else the default."""
+    return listed() if image is None or isinstance(image, Unresolved) else compared(image)
+
+
+def parse_options(arguments: tuple[str, ...], release: Release) -> Options:
+    """Parse arguments as the parser of a vLLM release does, according to its list of options."""
     found, hints = Options(), _HINTS
     words = deque(arguments)
     while words:
@@ -80,15 +85,15 @@ def parse_options(arguments: tuple[str, ...]) -> Options:
         if not _is_option(word):
             found.positional.append(word)
             continue
-        name, joined = _split(word)
-        form = listed()[1].get(name)
+        name, joined = _split(word, release[1])
+        form = release[1].get(name)
         values = [joined] if joined is not None else list(_following(words, name, form))
         if any(isinstance(text, Unresolved) for text in (word, *values)):
             found.remarks.append(Remark(shown(name, values), REPLACED))
         elif form is not None:
-            _take(found, name, form, values)
+            _take(found, name, form, values, release)
         else:
-            found.remarks.append(Remark(shown(name, values), _unknown(name, hint=hints > 0)))
+            found.remarks.append(Remark(shown(name, values), _unknown(name, release, hint=hints > 0)))
             hints -= 1
     return found
 
@@ -102,7 +107,7 @@ def _is_option(word: str) -> bool:
     return word.startswith("-") and word not in {"-", "--"} and _NEGATIVE.match(word) is None
 
 
-def _split(word: str) -> tuple[str, str | None]:
+def _split(word: str, options: Mapping[str, str]) -> tuple[str, str | None]:
     """The long name of an option, and its value after `=`.
 
     vLLM accepts underscores for dashes. argparse expands an unambiguous prefix of a name.
@@ -115,7 +120,6 @@ def _split(word: str) -> tuple[str, str | None]:
     first, dot, rest = key[2:].partition(".")
     name = first.replace("_", "-")
     name = _ALIASES.get(name, name)
-    options = listed()[1]
     if name not in options and name not in REMOVED:
         begun = [option for option in options if option.startswith(name)]
         name = begun[0] if len(begun) == 1 else name
@@ -133,8 +137,8 @@ def _following(words: deque[str], name: str, form: str | None) -> Iterator[str]:
         yield words.popleft()
 
 
-def _unknown(name: str, *, hint: bool) -> str:
-    version, options = listed()
+def _unknown(name: str, release: Release, *, hint: bool) -> str:
+    version, options = release
     if name in REMOVED:
         return REMOVED[name]
     if "." in name:
@@ -143,19 +147,25 @@ def _unknown(name: str, *, hint: bool) -> str:
     return f"vLLM {version} has no such option." + (f" Did you mean --{near[0]}?" if near else "")
 
 
-def _take(found: Options, name: str, form: str, values: list[str]) -> None:
-    base = name.removeprefix("no-")
+def _take(found: Options, name: str, form: str, values: list[str], release: Release) -> None:
     if form in {"switch", "flag"}:
-        off = name != base and listed()[1].get(base) == "switch"
-        found.values[base if off else name] = not off
+        switch = _turned_off(name, release[1])
+        found.values[switch or name] = not switch
         return
     try:
-        found.values[name] = _typed(form, values)
+        found.values[name] = _typed(form, values, release[0])
     except ValueError as error:
         found.remarks.append(Remark(shown(name, values), str(error)))
 
 
-def _typed(form: str, values: list[str]) -> Any:
+def _turned_off(name: str, options: Mapping[str, str]) -> str:
+    """The switch that an option turns off: as `--no-x`, or as the opposite of `--enable-x` or `--disable-x`."""
+    opposites = (("no-", ""), ("disable-", "enable-"), ("enable-", "disable-"))
+    switches = (other + name.removeprefix(prefix) for prefix, other in opposites if name.startswith(prefix))
+    return next((switch for switch in switches if options.get(switch) == "switch"), "")
+
+
+def _typed(form: str, values: list[str], version: str) -> Any:
     """The value of an option in the form of the list.
 
     Raises:
@@ -170,7 +180,7 @@ def _typed(form: str, values: list[str]) -> Any:
     if not values:
         raise ValueError("This option needs a value.")
     if (wanted := mismatch(form, values[0])) is not None:
-        raise ValueError(f"The value is invalid: vLLM {listed()[0]} expects {wanted}.{_meant(form, values[0])}")
+        raise ValueError(f"The value is invalid: vLLM {version} expects {wanted}.{_meant(form, values[0])}")
     if form in {"int", "float"}:
         return int(values[0]) if _WHOLE.fullmatch(values[0]) else float(values[0])
     return _json_object(values[0])

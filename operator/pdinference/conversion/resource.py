@@ -12,7 +12,7 @@ from pdinference.conversion.image import image_settings
 from pdinference.conversion.kv_transfer import role_of
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.model_fields import model_of, source_settings
-from pdinference.conversion.options import Options, parse_options
+from pdinference.conversion.options import Options, parse_options, release_of
 from pdinference.conversion.settings import settings
 
 _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollout")
@@ -78,7 +78,7 @@ def pair_of(launches: Iterable[Launch]) -> dict[Role, Launch]:
     """
     found: dict[Role, Launch] = {}
     for launch in launches:
-        role = role_of(parse_options(launch.arguments))
+        role = role_of(parse_options(launch.arguments, release_of(launch.image)))
         if role is None or role in found:
             break
         found[role] = launch
@@ -92,7 +92,7 @@ def pair_of(launches: Iterable[Launch]) -> dict[Role, Launch]:
 
 
 def _half(launch: Launch) -> _Half:
-    options = parse_options(launch.arguments)
+    options = parse_options(launch.arguments, release_of(launch.image))
     found = (
         *source_settings(options, launch),
         *settings(options, launch),

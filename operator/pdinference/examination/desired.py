@@ -92,6 +92,7 @@ class Desired:
         decode_computes_prompts: Whether D computes prompts while no P pod is ready.
         transfer_path: How the KV cache goes from P to D; None if it does not.
         objectives: The latency objectives; None without any.
+        ignored: Fields of a newer CRD.
     """
 
     uid: str
@@ -115,6 +116,7 @@ class Desired:
     decode_computes_prompts: bool = True
     transfer_path: Path | None = ON_CPU
     objectives: Objectives | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -150,7 +152,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         InvalidSpecError: The spec is invalid, although the API server accepted it.
     """
     model = model_of(record)
-    examination = examine(record.body(), settings, lambda _: model)
+    examination = examine(record.body(), settings, lambda _: model, admitted=True)
     if (resource := examination.resource) is None:
         raise InvalidSpecError.from_problems(examination.problems, examination.memory)
     rendered = render(resource, settings)
@@ -178,6 +180,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
         transfer_path=_path(spec, examination.memory.moved),
         objectives=Objectives.of(spec.objectives),
+        ignored=examination.ignored,
     )
     return desired, children
 

@@ -1,5 +1,6 @@
 """The spec in effect of a PDInference: the stored one, or the last valid one while the stored one is invalid."""
 
+import logging
 import pickle
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -10,6 +11,9 @@ from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import Desired, InvalidSpecError
+
+_LOG = logging.getLogger(__name__)
+_MOST_FIELDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ class EffectiveSpecs:
 
             return EffectiveSpec(known, render)
         desired, children = await self._examinations.compiled(resource)
+        if desired.ignored:
+            fields = ", ".join(desired.ignored[:_MOST_FIELDS])
+            _LOG.warning("Fields of a newer CRD are ignored: %s", fields, extra={"resource": str(resource.owner)})
         self._desired[resource.owner] = pickle.dumps(desired)
 
         async def just_rendered() -> Iterable[Child]:

@@ -41,7 +41,7 @@ def _of_record(function: Callable[..., object]) -> Task:
 
 
 def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
-    examination = examine_batch(record.body(), settings, begun=begun)
+    examination = examine_batch(record.body(), settings, begun=begun, admitted=True)
     if examination.batch is None:
         raise InvalidSpecError.from_problems(examination.problems)
     return examination.batch

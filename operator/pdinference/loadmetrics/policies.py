@@ -148,7 +148,7 @@ def _guarded(record: ResourceRecord) -> _SpecPolicy:
 
 def _read(record: ResourceRecord) -> _SpecPolicy:
     try:
-        spec = validated(record.body()).spec
+        spec = validated(record.body(), admitted=True).spec
     except InvalidResourceError:  # the reconciler reports it
         return _NONE
     scaled = {role: spec.of(role) for role in spec.workload_roles if spec.of(role).autoscaled}

@@ -22,5 +22,7 @@ def scaler_state(body: Json) -> ScalerState:
         selector=status.get("selector", ""),
         revision=status.get("revision", ""),
         baseline_microseconds=status.get("baselineInterTokenMicroseconds"),
-        conditions=tuple(Condition.model_validate(condition) for condition in status.get("conditions") or ()),
+        conditions=tuple(
+            Condition.model_validate(condition, extra="ignore") for condition in status.get("conditions") or ()
+        ),
     )

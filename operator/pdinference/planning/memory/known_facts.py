@@ -85,7 +85,7 @@ def _fitting(model: type[StrictModel], config: Config) -> dict[str, Any]:
 def _checkpoint(found: object) -> Checkpoint | StoredFiles | None:
     """The size of a checkpoint; None if it is absent or does not match the schema of the status."""
     try:
-        status = CheckpointStatus.model_validate(found) if found else CheckpointStatus()
+        status = CheckpointStatus.model_validate(found, extra="ignore") if found else CheckpointStatus()
     except ValidationError:
         return None
     if status.files and status.file_bytes:
