@@ -161,7 +161,7 @@ def _show_next(kubectl: Kubectl, cluster: str) -> None:
     ):
         console.print(f"  {command}", markup=False)
     clean = "make clean" if cluster == "local" else "make clean CLUSTER=current"
-    console.print(f"The cluster stays up; `{clean}` removes every trace.")
+    console.print(f"The cluster stays up. `{clean}` removes it; docs/quick-start.md lists what stays.")
 
 
 def main() -> None:

@@ -46,8 +46,8 @@ def known() -> frozenset[str]:
 def _condition(row: ConditionType) -> str:
     rows = ((code(status), plain(text), _reasons(row.reasons[status])) for status, text in row.when.items())
     present = f"Present if {row.present}. " if row.present else "Always present. "
-    foreign = f" It also has reasons of {row.foreign}, word for word." if row.foreign else ""
-    healthy = f"Of a healthy resource: `{row.good}`" + (" or absent." if row.present else ".")
+    foreign = f" Reasons from {row.foreign} are passed through unchanged." if row.foreign else ""
+    healthy = f"Healthy value: `{row.good}`" + (" or absent." if row.present else ".")
     return "\n\n".join(
         [f"### `{row.name}`", f"{present}{healthy}{foreign}", table(("status", "meaning", "reasons"), rows)]
     )
