@@ -35,6 +35,17 @@ FAULTY = [(fault, state) for state, faults in FAULTS.items() for fault in faults
 ANSWERS = "vllm:request_generation_tokens"
 
 
+class Client:
+    """A request of a client."""
+
+    began_at = 0.0
+    waits_for_kv_cache = False
+    stream = False
+
+    def abort(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "_COUNTERS_S", (0.0, 0.0))
@@ -92,6 +103,31 @@ async def test_each_fault_of_the_transfer_is_found(fault: type[Transfer], state:
         found = await sent(world, by)
         assert found.state is state, found.reason
         assert found.tokens > 0
+
+
+async def test_canaries_of_several_routers_do_not_add_up() -> None:
+    """Two canaries of which half arrives have more tokens from P than one that arrives."""
+    async with model(Half()) as (world, served, by):
+        served.others = [(288, 288)] * 2
+        assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
+
+
+async def test_prompts_of_clients_that_d_computes_are_not_those_of_the_canary() -> None:
+    """Requests for several answers are not split."""
+    async with model() as (world, served, by):
+        served.others = [(0, 1000)]
+        decode = next(pod for pod in world.pods if pod.observed.name == "d")
+        with decode.sending(Client(), 0):
+            assert (await sent(world, by)).state is Verification.VERIFIED
+
+
+async def test_one_canary_that_d_seems_to_compute_is_sent_again() -> None:
+    """D may have computed prompts of clients that came through another router."""
+    async with model() as (world, served, by):
+        served.others = [(0, 1000)]
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert not verifier.refusal
 
 
 @pytest.mark.parametrize("fault", FAULTS[Verification.WRONG_ANSWER])

@@ -38,6 +38,8 @@ _SELDOM_S: Final = 3600.0
 """Longest time between two canaries."""
 _IDLE_S: Final = 1.0
 _GOOD: Final = frozenset({Verification.VERIFIED, Verification.NOT_APPLICABLE})
+_TRIED_AGAIN: Final = frozenset({Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE})
+"""Rounding can cause the one once, and requests of clients through other routers the other."""
 HELP: Final = {
     METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer.",
     METRIC_VERIFICATION_AGE_SECONDS: "Seconds since the last canary ended.",
@@ -101,7 +103,7 @@ class Verifier(Collector):
             return
         parameter, decode = pair
         outcome = await self._outcome(parameter, decode)
-        if outcome.state is Verification.WRONG_ANSWER:  # rounding can do that once
+        if outcome.state in _TRIED_AGAIN:
             outcome = await self._outcome(parameter, decode)
         self._ended_at = self._clock()
         self._failures = 0 if outcome.state in _GOOD else self._failures + 1
