@@ -1,8 +1,9 @@
 """The condition KVTransfer and `status.transfer`."""
 
+import math
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -310,6 +311,20 @@ def test_a_fault_is_said_at_once_and_taken_back_after_a_window() -> None:
     assert judged(facts(), failing, facts(), minutes=0.5) == ("False", "Failing")
 
 
+def test_the_time_of_the_canary_is_written_along_with_other_changes() -> None:
+    def ended(status: Status) -> datetime | None:
+        assert status.transfer is not None
+        return status.transfer.verification.completion_time
+
+    status = after(rest())
+    assert ended(status) == NOW - timedelta(seconds=10)
+    hour = timedelta(hours=1)
+    assert built(inputs(rest(replace(VERIFIED, age=60))), status, NOW + hour) == status, "a later canary is no write"
+    assert ended(built(inputs(facts(canary=replace(VERIFIED, age=60))), status, NOW + hour)) == NOW + timedelta(minutes=59)
+    for unknown in (None, math.inf, 1e15, -5.0):
+        assert ended(after(rest(Canary(Verification.PENDING, "r1", unknown)))) is None
+
+
 def test_a_new_revision_begins_anew() -> None:
     wrong = facts(canary=Canary(Verification.WRONG_ANSWER, "r1"))
     new = TransferFacts("r2", Canary(Verification.PENDING, "r2"), WINDOW_S)
@@ -372,7 +387,7 @@ maybe = st.none() | number
 anything = st.builds(
     TransferFacts,
     st.sampled_from(["r1"]),
-    st.builds(Canary, st.sampled_from(Verification), st.just("r1"), maybe, maybe, maybe, maybe),
+    st.builds(Canary, st.sampled_from(Verification), st.just("r1"), maybe | st.just(math.inf), maybe, maybe, maybe),
     st.sampled_from([0.0, 30.0, 300.0]),
     st.builds(Counted, number, number, number, *([maybe] * 6), number, number, *([maybe] * 3)),
 )

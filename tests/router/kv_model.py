@@ -74,6 +74,7 @@ class KvModel:
         alone: The prompts that P answered itself.
         refuses: Whether P refuses a request, by path and body.
         d_refuses: Whether D refuses a request, by its body.
+        others: Tokens that D counts for requests of others along with each prompt: those from P, and those it computed.
     """
 
     def __init__(self, world: Fleet, transfer: Transfer | None = None) -> None:
@@ -87,6 +88,7 @@ class KvModel:
         self.alone: list[Kv] = []
         self.refuses: Callable[[str, dict[str, Any]], bool] = lambda _path, _body: False
         self.d_refuses: Callable[[dict[str, Any]], bool] = lambda _body: False
+        self.others: list[tuple[int, int]] = []
         self._decode = world["d"]
         world["p"].fault = self._in_parameter
         world["d"].fault = self._in_decode
@@ -119,6 +121,8 @@ class KvModel:
         sent = self.for_decode[number]
         kv, moved = self.transfer(sent)
         self._count(moved, len(sent) - moved)
+        if self.others:
+            self._count(*self.others.pop())
         return self._answer(kv, self.noise, body)
 
     def _count(self, moved: int, computed: int) -> None:

@@ -1,5 +1,6 @@
 """A router is ready after a canary has gone through P and D, and finds each fault of the transfer."""
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -33,6 +34,17 @@ FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
 }
 FAULTY = [(fault, state) for state, faults in FAULTS.items() for fault in faults]
 ANSWERS = "vllm:request_generation_tokens"
+
+
+class Client:
+    """A request of a client."""
+
+    began_at = 0.0
+    waits_for_kv_cache = False
+    stream = False
+
+    def abort(self, reason: str) -> None:
+        raise AssertionError(reason)
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +104,43 @@ async def test_each_fault_of_the_transfer_is_found(fault: type[Transfer], state:
         found = await sent(world, by)
         assert found.state is state, found.reason
         assert found.tokens > 0
+
+
+async def test_canaries_of_several_routers_do_not_add_up() -> None:
+    """Two canaries of which half arrives have more tokens from P than one that arrives."""
+    async with model(Half()) as (world, served, by):
+        served.others = [(288, 288)] * 2
+        assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
+
+
+@pytest.mark.parametrize(
+    ("left", "state"), [(128, Verification.VERIFIED), (129, Verification.COMPUTED_BY_DECODE)]
+)
+async def test_a_connector_may_leave_a_part_of_a_block_to_d(left: int, state: Verification) -> None:
+    class Rest(Transfer):
+        def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+            return sent, len(sent) - left
+
+    async with model(Rest()) as (world, _, by):
+        assert (await sent(world, by)).state is state
+
+
+async def test_prompts_of_clients_that_d_computes_are_not_those_of_the_canary() -> None:
+    """Requests for several answers are not split."""
+    async with model() as (world, served, by):
+        served.others = [(0, 1000)]
+        decode = next(pod for pod in world.pods if pod.observed.name == "d")
+        with decode.sending(Client(), 0):
+            assert (await sent(world, by)).state is Verification.VERIFIED
+
+
+async def test_one_canary_that_d_seems_to_compute_is_sent_again() -> None:
+    """D may have computed prompts of clients that came through another router."""
+    async with model() as (world, served, by):
+        served.others = [(0, 1000)]
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert not verifier.refusal
 
 
 @pytest.mark.parametrize("fault", FAULTS[Verification.WRONG_ANSWER])
@@ -303,6 +352,35 @@ def test_canaries_are_a_small_part_of_the_load() -> None:
     assert verifier._pause(0.1) == 600
     assert verifier._pause(2.0) == 2000
     assert verifier._pause(60.0) == 3600
+
+
+async def test_a_service_that_is_always_busy_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary waits for rest, but not forever: the verdict would be of a state long ago."""
+    for name, seconds in (("_REPEATED_S", 0.0), ("_SELDOM_S", 0.05), ("_LOAD", 0), ("_IDLE_S", 0.01)):
+        monkeypatch.setattr(verification, name, seconds)
+    async with model() as (world, served, by):
+        decode = next(pod for pod in world.pods if pod.observed.name == "d")
+        verifier = Verifier(world.pods, by, "Required")
+        with decode.sending(Client(), 0):
+            sends = asyncio.create_task(verifier.forever())
+
+            async def is_found(state: Verification) -> bool:
+                return verifier.state is state
+
+            try:
+                await until(lambda: is_found(Verification.VERIFIED), "a canary went through", within=10)
+                served.transfer = Zeros()
+                await until(lambda: is_found(Verification.WRONG_ANSWER), "the fault is found", within=10)
+            finally:
+                sends.cancel()
+
+
+def test_canaries_under_load_are_a_thousandth_of_the_time_at_most() -> None:
+    verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
+    assert verifier._patience(0.5) == 3600
+    assert verifier._patience(48.0) == 48_000
+    verifier._failures = 1
+    assert verifier._patience(0.5) == 600, "a fault may have ended"
 
 
 async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> None:

@@ -44,6 +44,7 @@ _TELLS_APART: Final = 2 * _LIMIT
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
+_COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
 
 _T = TypeVar("_T")
 Distribution = Mapping[str, float]
@@ -135,12 +136,14 @@ class Canary:
         part = await self._part(decode)
         logprobs = await self._logprobs(parameter, decode)
         first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
+        clients = bool(decode.under_way)
         before = await read_counts(decode, self.share)
         # P computes each prompt for D first: its own answer, after that, is from no other KV cache than the one that
         # it handed over, or with a salt from none.
         through = [await self._through(parameter, decode, _body(ids, logprobs)) for ids in (first, second)]
         alone = [await self._alone(parameter, _body(ids, logprobs)) for ids in (first, second)]
-        arrived = await self._arrived(decode, before, 2 * (length(part) - part))
+        clients |= bool(decode.under_way)
+        arrived = await self._arrived(decode, before, part, clients=clients)
         return _judged(2 * length(part), through, alone, arrived=arrived)
 
     async def _part(self, decode: Pod) -> int:
@@ -181,14 +184,26 @@ class Canary:
     async def _completion(self, pod: Pod, body: Mapping[str, Any]) -> Whole:
         return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body)
 
-    async def _arrived(self, decode: Pod, before: Counts, tokens: int) -> bool | None:
-        """Whether D counted at least so many tokens whose KV cache came from P; None if it does not count them."""
+    async def _arrived(self, decode: Pod, before: Counts, part: int, *, clients: bool) -> bool | None:
+        """Whether both prompts came from P, by what D counted since a reading; None if it does not count that.
+
+        Canaries of several routers add up in the counters of one D, so the share of P is judged as well as the growth.
+        Connectors may leave a part of each prompt to D.
+
+        Args:
+            decode: The D pod.
+            before: The reading.
+            part: Tokens of such a part.
+            clients: Whether D had requests of clients. They need not be split, so they may lower the share.
+        """
         if _ARRIVED not in before:
             return None
+        whole, least = length(part), length(part) - part
         for pause in _COUNTERS_S:
             await asyncio.sleep(pause)
             counts = await read_counts(decode, self.share)
-            if counts.get(_ARRIVED, 0.0) - before[_ARRIVED] >= tokens:
+            arrived, computed = (counts.get(of, 0.0) - before.get(of, 0.0) for of in (_ARRIVED, _COMPUTED))
+            if arrived >= 2 * least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
         return False
 
@@ -212,7 +227,7 @@ def _judged(
     if worst > _LIMIT:
         return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
     if arrived is False:
-        words = "D did not count the tokens of the prompts as coming from P"
+        words = "by D's counters, too few prompt tokens came from P"
         return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
     if not told and arrived is None:
         return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, _LIMIT)

@@ -35,9 +35,11 @@ _REPEATED_S: Final = 600.0
 _LOAD: Final = 1000
 """Canaries take one part in so many of the time at most."""
 _SELDOM_S: Final = 3600.0
-"""Longest time between two canaries."""
+"""Longest time between two canaries at rest, and the time that one waits for rest."""
 _IDLE_S: Final = 1.0
 _GOOD: Final = frozenset({Verification.VERIFIED, Verification.NOT_APPLICABLE})
+_TRIED_AGAIN: Final = frozenset({Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE})
+"""Rounding can cause the one once, and requests of clients through other routers the other."""
 HELP: Final = {
     METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer.",
     METRIC_VERIFICATION_AGE_SECONDS: "Seconds since the last canary ended.",
@@ -90,8 +92,10 @@ class Verifier(Collector):
             await self._pods.wait(self._pair, math.inf)
             began = self._clock()
             await self.once()
-            await asyncio.sleep(self._pause(self._clock() - began))
-            while self._open and any(pod.under_way for pod in self._pods):  # noqa: ASYNC110 - nothing announces it
+            ended = self._clock()
+            await asyncio.sleep(self._pause(ended - began))
+            busy_until = ended + self._patience(ended - began)
+            while self._busy and self._clock() < busy_until:  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(_IDLE_S)
 
     async def once(self) -> None:
@@ -101,7 +105,7 @@ class Verifier(Collector):
             return
         parameter, decode = pair
         outcome = await self._outcome(parameter, decode)
-        if outcome.state is Verification.WRONG_ANSWER:  # rounding can do that once
+        if outcome.state in _TRIED_AGAIN:
             outcome = await self._outcome(parameter, decode)
         self._ended_at = self._clock()
         self._failures = 0 if outcome.state in _GOOD else self._failures + 1
@@ -130,10 +134,21 @@ class Verifier(Collector):
         """Seconds until the next canary, after one that took so long."""
         tried_again = _FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16) if self._failures else math.inf
         if self._open:
-            # One that got no answer takes long, but is no load, and what failed may work again soon.
-            load = 0.0 if self._last.state is Verification.FAILED else min(_LOAD * seconds, _SELDOM_S)
-            return max(min(tried_again, _REPEATED_S), load)
+            return max(min(tried_again, _REPEATED_S), min(self._rare(seconds), _SELDOM_S))
         return min(tried_again, _LONGEST_PAUSE_S)
+
+    def _patience(self, seconds: float) -> float:
+        """Seconds until the next canary does not wait for rest any longer, after one that took so long."""
+        return max(_REPEATED_S if self._failures else _SELDOM_S, self._rare(seconds))
+
+    def _rare(self, seconds: float) -> float:
+        """Seconds after which a canary that took so long was a small part of the load."""
+        # One that got no answer takes long, but is no load, and what failed may work again soon.
+        return 0.0 if self._last.state is Verification.FAILED else _LOAD * seconds
+
+    @property
+    def _busy(self) -> bool:
+        return self._open and any(pod.under_way for pod in self._pods)
 
     def _pair(self) -> tuple[Pod, Pod] | None:
         parameter, decode = (sorted(self._pods.available(role), key=lambda pod: pod.turn) for role in ENGINE_ROLES)

@@ -175,6 +175,8 @@ class VerificationStatus(ApiModel):
     """State of the verification."""
     revision: str = ""
     """Revision that it went through."""
+    completion_time: Moment | None = None
+    """When it ended, as of observedTime. Later ones with the same state update nothing."""
     prompt_tokens: Count | None = None
     """Tokens of its prompt."""
     distance: Rate | None = None

@@ -1,13 +1,14 @@
 """`status.transfer`: the numbers of the KV transfer, rounded, and when they are worth a write."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.status.figures import appeared, figures, is_far
 from pdinference.planning.transfer import GIGA, Path, Rates, TransferFacts
 
+_OLDEST_S: Final = 1e9
 _POINTS: Final = 10
 _RATIO: Final = 1.3
 
@@ -22,6 +23,7 @@ def transfer_numbers(
         "verification": VerificationStatus(
             state=facts.canary.state,
             revision=facts.canary.revision,
+            completion_time=_ago(facts.canary.age, now),
             prompt_tokens=_whole(facts.canary.tokens),
             distance=figures(facts.canary.distance),
             limit=figures(facts.canary.limit),
@@ -77,6 +79,13 @@ _DISTANCES: Final[Mapping[str, Callable[[float | None, float | None], bool]]] = 
     "first_token_percent": _far_in_points,
 }
 """When a number has moved so far that it is written again."""
+
+
+def _ago(seconds: float | None, now: datetime) -> datetime | None:
+    """The time so many seconds ago; None if that is unknown, or no age that a router can have."""
+    if seconds is None or not 0 <= seconds <= _OLDEST_S:
+        return None
+    return (now - timedelta(seconds=seconds)).replace(microsecond=0)
 
 
 def _whole(number: float | None) -> int | None:
