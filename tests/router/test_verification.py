@@ -113,9 +113,7 @@ async def test_canaries_of_several_routers_do_not_add_up() -> None:
         assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
 
 
-@pytest.mark.parametrize(
-    ("left", "state"), [(128, Verification.VERIFIED), (129, Verification.COMPUTED_BY_DECODE)]
-)
+@pytest.mark.parametrize(("left", "state"), [(128, Verification.VERIFIED), (129, Verification.COMPUTED_BY_DECODE)])
 async def test_a_connector_may_leave_a_part_of_a_block_to_d(left: int, state: Verification) -> None:
     class Rest(Transfer):
         def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
