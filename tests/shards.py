@@ -1,7 +1,7 @@
-"""Runs the integration tests in two pytest processes with separate clusters: `python -m tests.shards`.
+"""Runs the integration tests in three pytest processes with separate clusters: `python -m tests.shards`.
 
-The tests mostly wait, so two of them fit on two cores. Each file belongs to one process; the split follows the seconds
-that the files took when they were recorded, so it is the same on every machine. Arguments go to both processes.
+The tests mostly wait, so three of them fit on two cores. Each file belongs to one process; the split follows the
+seconds that the files took when they were recorded, so it is the same on every machine. Arguments go to all of them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-COUNT = 2
+COUNT = 3
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
 _RECORD = "--record"
