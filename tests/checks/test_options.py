@@ -12,6 +12,7 @@ from pdinference.checks.options import lists, option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.engine.refused import REFUSED_ARGUMENTS
 from pdinference.engine.vllm import engine_command
+from pdinference.manifests import RenderSettings, render
 from tests.checks.vllm_options import option_list
 from tests.conftest import EXAMPLES, REPOSITORY, example_documents
 
@@ -139,6 +140,26 @@ def test_options_are_those_of_the_image(resource: Make, version: str, known: boo
     wanted = {} if known else {"spec.engine.args.watchdog-config": f"vLLM {version} has no such option."}
     assert found.keys() == wanted.keys()
     assert all(found[field].startswith(words) for field, words in wanted.items())
+
+
+@pytest.mark.parametrize("image", ["team/vllm:custom", f"docker.io/vllm/vllm-openai@sha256:{'0' * 64}"])
+def test_the_field_names_the_release_of_an_image_whose_tag_does_not(resource: Make, image: str) -> None:
+    def found(version: str, **args: Any) -> tuple[list[str], list[str]]:
+        spec = resource(engine={"image": image, "version": version, "args": args}).spec
+        return [p.field for p in option_problems(spec)], [p.field for p in option_warnings(spec)]
+
+    assert found("0.33.0", **{"watchdog-config": {"a": 1}}) == ([], [])
+    assert found("0.32.0", **{"watchdog-config": {"a": 1}}) == (["spec.engine.args.watchdog-config"], [])
+    assert found("0.99.0", **{"watchdog-config": {"a": 1}}) == ([], ["spec.engine.args.watchdog-config"])
+
+
+def test_the_field_prevails_over_the_tag_and_changes_no_object(resource: Make) -> None:
+    image = "docker.io/vllm/vllm-openai:v0.32.0"
+    named = resource(engine={"image": image, "version": "0.33.0", "args": {"watchdog-config": {"a": 1}}})
+    unnamed = resource(engine={"image": image, "args": {"watchdog-config": {"a": 1}}})
+    assert list(option_problems(named.spec)) == []
+    assert len(list(option_problems(unnamed.spec))) == 1
+    assert render(named, RenderSettings()) == render(unnamed, RenderSettings())
 
 
 @pytest.mark.parametrize("name", ["disable-prefix-caching", "disable-ssl-refresh", "disable-lora"])

@@ -45,20 +45,23 @@ def problems_of(document: Document, *, model: Any = None) -> tuple[Problem, ...]
     Raises:
         AssertionError: The webhook and an examination differ, or what comes out is not what it should be.
     """
-    found = examine_any(document, SETTINGS, known=lambda _: model)
+    found, stored = (
+        examine_any(document, SETTINGS, known=lambda _: model, admitted=admitted) for admitted in (False, True)
+    )
     assert len(found.problems) <= _MOST_PROBLEMS
-    for said in map(str, (*found.problems, *found.warnings)):
+    for said in map(str, (*found.problems, *found.warnings, *stored.problems, *stored.warnings)):
         assert 0 < len(said) <= _LONGEST
         said.encode()
     allowed = _review(document, {**document, "status": {"model": model}, "spec": {"before": 0}})
     if not _goes(document):
-        assert allowed is not bool(found.problems), "the webhook and the examination differ"
+        assert allowed is not bool(stored.problems), "the webhook and the examination differ"
     _check_plan(document, model)
-    resource = getattr(found, "resource", None) or getattr(found, "batch", None)
-    if resource is None:
-        assert found.problems
-    else:
-        _check_objects(list(_rendered(resource)))
+    for examination in (found, stored):
+        resource = getattr(examination, "resource", None) or getattr(examination, "batch", None)
+        if resource is None:
+            assert examination.problems
+        else:
+            _check_objects(list(_rendered(resource)))
     return found.problems
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.model_shape import FAMILIES
-from pdinference.checks.options import arguments_of, listed_version
+from pdinference.checks.options import arguments_of, version_of
 from pdinference.planning.memory import ModelFacts
 
 _OTHER_CLASS = ("hf-overrides", "model-impl")
@@ -27,7 +27,7 @@ def _removed_class(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """A warning about a class that vLLM has removed. A custom image may add it as a plugin."""
     if any(option in arguments for _, arguments in arguments_of(spec) for option in _OTHER_CLASS):
         return
-    if facts.last_version and (version := listed_version(spec.engine.image)):
+    if facts.last_version and (version := version_of(spec.engine)):
         yield Problem(
             "spec.engine.image",
             f"vLLM {version} does not support models of type {facts.model_type}: pods fail at start. "
@@ -50,7 +50,7 @@ def _quantization_file(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
 
 def tokenizer_problems(spec: Spec) -> Iterator[Problem]:
     """`tokenizer-mode: slow`, which vLLM parses but rejects at start (vllm/tokenizers/registry.py)."""
-    version = listed_version(spec.engine.image)
+    version = version_of(spec.engine)
     if version is None:
         return
     for field, arguments in arguments_of(spec):

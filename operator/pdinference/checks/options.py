@@ -1,7 +1,8 @@
 """Options in `args` that vLLM does not have, or values that they do not accept.
 
 There is a list for each release that the operator knows, generated from its parser (`make vllm-options`). If the image
-has another release, options are compared with those of the default image, and an unknown one is only a warning.
+has another release, or one that neither its tag nor spec.engine.version names, options are compared with those of the
+default image, and an unknown one is only a warning.
 """
 
 import re
@@ -27,18 +28,18 @@ _HINTS = 8
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
     """Options that users may not set, and options that the image's vLLM does not accept."""
-    _, options = compared(spec.engine.image)
+    _, options = known_release(version_of(spec.engine))
     for field, arguments in arguments_of(spec):
         for name in arguments:
             if why := refused_argument(name, options.keys()):
                 yield Problem(f"{field}.{name}", f"This option cannot be set in args: {why}.")
-    if listed_version(spec.engine.image):
+    if version_of(spec.engine):
         yield from _unfit(spec)
 
 
 def option_warnings(spec: Spec) -> Iterator[Problem]:
     """Options that the default image's vLLM does not accept, if the image may have a release without a list."""
-    if not listed_version(spec.engine.image):
+    if not version_of(spec.engine):
         yield from _unfit(spec)
 
 
@@ -53,6 +54,13 @@ def listed_version(image: str) -> str | None:
     return next(tag, None)
 
 
+def version_of(engine: Engine) -> str | None:
+    """The version of vLLM that `version` or the image's tag names, if there is a list for it."""
+    if engine.version is None:
+        return listed_version(engine.image)
+    return engine.version if engine.version in lists() else None
+
+
 @cache
 def listed() -> Release:
     """The release in the default image."""
@@ -60,9 +68,8 @@ def listed() -> Release:
     return next((version, forms) for version, forms in lists().items() if version == default)
 
 
-def compared(image: str) -> Release:
-    """The release whose options apply to an image: that of its tag, or else the default."""
-    version = listed_version(image)
+def known_release(version: str | None) -> Release:
+    """The release of this version, or else the default, whose options are then compared."""
     return (version, lists()[version]) if version else listed()
 
 
@@ -83,7 +90,7 @@ def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _unfit(spec: Spec) -> Iterator[Problem]:
-    version, options = compared(spec.engine.image)
+    version, options = known_release(version_of(spec.engine))
     for field, arguments in arguments_of(spec):
         yield from _of(field, arguments, version, options)
 

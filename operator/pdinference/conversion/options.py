@@ -12,7 +12,7 @@ from typing import Any
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES, MAX_VALUES
-from pdinference.checks.options import Release, compared, listed, mismatch
+from pdinference.checks.options import Release, known_release, listed_version, mismatch
 from pdinference.conversion.launch import Remark, Unresolved
 from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES
 
@@ -73,7 +73,7 @@ class Options:
 
 def release_of(image: str | None) -> Release:
     """The vLLM release of a container's image: that of its tag, or else the default."""
-    return listed() if image is None or isinstance(image, Unresolved) else compared(image)
+    return known_release(None if image is None or isinstance(image, Unresolved) else listed_version(image))
 
 
 def parse_options(arguments: tuple[str, ...], release: Release) -> Options:

@@ -187,11 +187,20 @@ class KVCache(ApiModel):
     """Tokens in a KV block. Large blocks transfer faster from P to D."""
 
 
+VllmVersion = Annotated[
+    str,
+    Field(max_length=32),
+    Matches(r"^\d+\.\d+\.\d+$", "Write a release: 0.33.0."),
+]
+
+
 class Engine(EngineOptions):
     """Settings of vLLM for both roles. P and D share one image: KV transfer can fail between vLLM versions."""
 
     image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""
+    version: VllmVersion | None = None
+    """vLLM release in the image, for example 0.33.0. It decides which `args` are valid. Default: that of the tag."""
     kv_cache: KVCache = Field(default_factory=KVCache)
     """Format of the KV cache."""
     startup_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
