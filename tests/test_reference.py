@@ -7,7 +7,7 @@ import pytest
 
 from e2e.reference import pages
 from e2e.reference.conditions import known
-from e2e.reference.llms import llms_text
+from e2e.reference.llms import SUMMARIES, llms_text
 from e2e.reference.reasons import REASONS
 from pdinference.planning.event_reasons import OF_INFERENCE
 from tests.conftest import REPOSITORY, Golden
@@ -28,6 +28,12 @@ def test_pages_are_up_to_date(made: dict[str, str], golden: Golden) -> None:
 
 def test_the_list_for_programs_is_up_to_date(golden: Golden) -> None:
     golden(REPOSITORY / "docs" / "llms.txt", llms_text())
+
+
+def test_every_summary_for_programs_is_about_a_listed_page() -> None:
+    text = llms_text()
+    assert [page for page, summary in SUMMARIES.items() if f"](_sources/{page}): {summary}\n" not in text] == []
+    assert "Do not open a public issue" not in text
 
 
 def test_no_other_page_is_there(made: dict[str, str]) -> None:
