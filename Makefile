@@ -48,6 +48,12 @@ setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command li
 demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
 	@$(RUN) python -m e2e.demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG))
 
+# The local cluster stays up, as after the demo.
+.PHONY: recording
+recording: setup ## Draw the pictures of the documentation, from a demo and from `kubectl pdi top` under load
+	@$(RUN) python -m e2e.demo up --record docs/images/demo.svg
+	@$(RUN) python -m e2e.top_recording docs/images/top.svg
+
 .PHONY: test
 test: ## All tests; tests without a cluster run while binaries and images are built
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks ENVIRONMENT=setup-vllm

@@ -13,7 +13,7 @@ from rich.table import Table
 from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
-from e2e.console import console, headline, say
+from e2e.console import console, headline, recorded, say
 from e2e.images import ImageError, project_version
 from e2e.install import (
     ImageReferences,
@@ -57,8 +57,14 @@ _cluster = click.option(
 @_cluster
 @click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
 @click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the images.")
-def up(cluster: str, registry: str | None, tag: str) -> None:
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="SVG file for a picture of the run.")
+def up(cluster: str, registry: str | None, tag: str, record: Path | None) -> None:
     """Bring everything up, send requests, and show that the KV cache moved."""
+    with recorded(record, "make demo"):
+        _show_all(cluster, registry, tag)
+
+
+def _show_all(cluster: str, registry: str | None, tag: str) -> None:
     kubectl, images = _local() if cluster == "local" else _current(registry, tag)
 
     headline("The operator, from its Helm chart")
@@ -113,7 +119,7 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
         raise click.ClickException(
             "CLUSTER=current needs REGISTRY=<where you pushed the images>, for example\n"
             "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
-            "docs/quick-start.md tells how to build and push them."
+            "docs/quick-start.md describes how to build and push them."
         )
     references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
     return Kubectl(None, NAMESPACE), references
@@ -152,12 +158,15 @@ def _show_transfer(moved: Transfer) -> None:
 def _show_next(kubectl: Kubectl, cluster: str) -> None:
     console.print(kubectl.run("get", "pdi,pods", "-o", "wide"))
     console.print("Try next:")
+    programs = f"{Path(sys.executable).parent}:$PATH"  # kubectl finds its plug-in there
     if cluster == "local":
-        console.print(f"  export KUBECONFIG={Cluster.find(CLUSTER).kubeconfig} PATH={binaries()}:$PATH")
+        console.print(f"  export KUBECONFIG={Cluster.find(CLUSTER).kubeconfig} PATH={binaries()}:{programs}")
+    else:
+        console.print(f"  export PATH={programs}")
     for command in (
-        f"kubectl -n {NAMESPACE} describe pdi {NAME}",
+        f"kubectl pdi status {NAME} -n {NAMESPACE}",
+        f"kubectl pdi chat {NAME} 'What is a KV cache?' -n {NAMESPACE}",
         f"kubectl -n {NAMESPACE} scale pdi {NAME} --replicas=2",
-        f"kubectl get --raw /api/v1/namespaces/{NAMESPACE}/services/{NAME}:80/proxy/v1/models",
     ):
         console.print(f"  {command}", markup=False)
     clean = "make clean" if cluster == "local" else "make clean CLUSTER=current"

@@ -7,12 +7,15 @@ import pytest
 
 from e2e.reference import pages
 from e2e.reference.conditions import known
-from e2e.reference.llms import llms_text
-from e2e.reference.reasons import REASONS
+from e2e.reference.llms import SUMMARIES, llms_text
+from e2e.reference.reasons import OF_BATCHES, OF_SCALERS, REASONS
+from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.planning.event_reasons import OF_INFERENCE
+from pdinference.planning.scaling.limited import LimitReason
 from tests.conftest import REPOSITORY, Golden
 
 FOLDER = REPOSITORY / "docs" / "reference"
+BATCH = REPOSITORY / "operator" / "pdinference" / "planning" / "batch.py"
 TRANSITIONS = REPOSITORY / "operator" / "pdinference" / "planning" / "transitions.py"
 
 
@@ -30,12 +33,29 @@ def test_the_list_for_programs_is_up_to_date(golden: Golden) -> None:
     golden(REPOSITORY / "docs" / "llms.txt", llms_text())
 
 
+def test_every_summary_for_programs_is_about_a_listed_page() -> None:
+    text = llms_text()
+    assert [page for page, summary in SUMMARIES.items() if f"](_sources/{page}): {summary}\n" not in text] == []
+    assert "Do not open a public issue" not in text
+
+
 def test_no_other_page_is_there(made: dict[str, str]) -> None:
     assert {path.name for path in FOLDER.iterdir()} == made.keys()
 
 
 def test_every_reason_has_a_meaning_and_there_are_no_others() -> None:
     assert known() == REASONS.keys()
+
+
+def test_every_reason_of_a_scaler_has_a_meaning() -> None:
+    assert OF_SCALERS.keys() == {*LimitReason, "AsRecommended"}
+
+
+def test_every_reason_of_a_batch_has_a_meaning() -> None:
+    calls = (node for node in ast.walk(ast.parse(BATCH.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    states = (node.args[1] for node in calls if isinstance(node.func, ast.Name) and node.func.id == "State")
+    constants = {found.value for found in states if isinstance(found, ast.Constant)}
+    assert OF_BATCHES.keys() == {*constants, "DeadlineExceeded", "Failed", INVALID}  # three by an expression
 
 
 def written() -> Iterator[tuple[str, str]]:

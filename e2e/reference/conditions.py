@@ -1,16 +1,26 @@
 """The page of conditions and their reasons, from the table of conditions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from e2e.reference.markdown import code, page, plain, table
-from e2e.reference.reasons import REASONS
+from e2e.reference.reasons import OF_BATCHES, OF_SCALERS, REASONS, Reason
 from pdinference.api.v1alpha1.conditions import POD_REASONS, TABLE, ConditionType
 
 _OTHERS: Final = (
     "Further reasons of the Job for a model, such as `AccessDenied` and `NoSpace`, are under "
     "[download a model](../operations.md#download-a-model). All others are those of the kubelet, of the API server "
     "(`Forbidden`, `Invalid`), of the HorizontalPodAutoscaler or of the Gateway's controller, word for word."
+)
+_SCALER: Final = (
+    "`Limited` is `True` while the allocated count of a role differs from the recommended one (`spec.replicas`), and "
+    "`False` with the reason `AsRecommended` else."
+)
+_BATCH: Final = (
+    "`Running`, `Complete` and `Failed` are always present, with the same reason and message. At most one is `True`. "
+    "While the Job's pod is not ready, the reason is one [of pods](#reasons-of-pods). If an object cannot be applied, "
+    "it is `NameConflict`, `NotServed` or the API server's. A failed Job has a reason of its own, such as "
+    "`BackoffLimitExceeded`."
 )
 
 
@@ -21,7 +31,6 @@ def condition_page() -> str:
         "pod or field at fault and what to do. [Conditions](../resource.md#conditions-statusconditions) describes how "
         "programs use them."
     )
-    reasons = ((code(name), REASONS[name].meaning, REASONS[name].remedy) for name in sorted(known()))
     pods = ", ".join(code(name) for name in sorted(POD_REASONS))
     return page(
         "Conditions and reasons",
@@ -33,7 +42,13 @@ def condition_page() -> str:
             f"Conditions of roles, and those that follow from them, have these for a pod that is not ready: {pods}.",
             "## Reasons",
             _OTHERS,
-            table(("reason", "meaning", "what to do"), reasons),
+            _remedies(REASONS),
+            "## Conditions of a PDScaler",
+            _SCALER,
+            _remedies(OF_SCALERS),
+            "## Conditions of a PDBatch",
+            _BATCH,
+            _remedies(OF_BATCHES),
         ],
     )
 
@@ -41,6 +56,11 @@ def condition_page() -> str:
 def known() -> frozenset[str]:
     """Every reason that the table of conditions has."""
     return POD_REASONS.union(*(names for row in TABLE for names in row.reasons.values()))
+
+
+def _remedies(reasons: Mapping[str, Reason]) -> str:
+    rows = ((code(name), reason.meaning, reason.remedy) for name, reason in sorted(reasons.items()))
+    return table(("reason", "meaning", "what to do"), rows)
 
 
 def _condition(row: ConditionType) -> str:

@@ -12,12 +12,41 @@ _COMMENT: Final = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _SENTENCE: Final = re.compile(r".*?[.?](?=\s|$)", re.DOTALL)
 _PROSE: Final = re.compile(r"[\w`*\"\[]")
+SUMMARIES: Final = {
+    "SECURITY.md": "How to report a vulnerability, and the threat model.",
+    "CHANGELOG.md": "What changed for users, by version.",
+    "CONTRIBUTING.md": "How to set up a checkout, run the tests and send a change.",
+    "benchmarks/README.md": "Scripts that measure the operator, the autoscaling and the router, with their results.",
+    "docs/quick-start.md": "The demo on one machine without a GPU, then your own model on your own cluster.",
+    "docs/recipes.md": "Every example with what it needs and what it gave when it was measured.",
+    "docs/p-d-or-not.md": "Measure the same model with and without the split on your own traffic.",
+    "docs/resource.md": "Which field of a PDInference to set for which purpose, and its status.",
+    "docs/memory.md": "Check whether a model fits its devices, and how many requests do, before a GPU is used.",
+    "docs/autoscaling.md": "Replica counts of P and D that follow the load, with limits for both, down to no pods.",
+    "docs/gitops.md": "Health checks, fields to ignore, order and image updates for Argo CD and Flux.",
+    "docs/doctor.md": "Whether nodes, images and network have what a fast KV transfer needs, and how fast it is.",
+    "docs/calibrate.md": "Measure your device, so that predictions use its numbers.",
+    "docs/tuning.md": "When separate prefill and decode pay, with measurements on an H100 and on H200s.",
+    "docs/older-models.md": "How to serve a model whose class vLLM has removed.",
+    "docs/operations.md": "What to look at, edits, undo, upgrades, downloads of models, and how pods stop.",
+    "docs/troubleshooting.md": "From a symptom to its cause and remedy.",
+    "docs/runbooks.md": "What to do for each reason of the condition KVTransfer, and when objectives are missed.",
+    "docs/security.md": "What the chart sets up, which values widen or narrow access, and what remains for you to do.",
+    "docs/releases.md": "Which releases of Kubernetes and vLLM work, what a version promises, how to release.",
+    "docs/contributing.md": "Recipes to add a field, a child object, a load signal, a condition or a page.",
+    "docs/adr/README.md": "The decisions behind the design, with alternatives and evidence.",
+    "docs/reference/conditions.md": "Every condition and every reason, with its meaning and remedy.",
+    "docs/reference/events.md": "Every Event, with its meaning.",
+    "docs/reference/metrics.md": "Every metric of the operator, the router and the runner of a PDBatch.",
+    "docs/reference/commands.md": "Every command of pdinference with its options.",
+}
+"""Summaries of pages whose first sentence is none."""
 
 
 def llms_text() -> str:
     """The whole file."""
     front = (_DOCS / "index.md").read_text(encoding="utf-8")
-    parts = [f"# pdinference\n\n> {_summary(front)}"]
+    parts = [f"# pdinference\n\n> {_first_sentence(front)}"]
     for caption, entries in _GROUP.findall(front):
         pages = (page for entry in entries.split() for page in sorted(_DOCS.glob(f"{entry}.md")))
         parts.append("\n".join([f"## {caption}\n", *(_line(page.resolve()) for page in pages)]))
@@ -25,13 +54,15 @@ def llms_text() -> str:
 
 
 def _line(page: Path) -> str:
+    path = str(page.relative_to(_REPOSITORY))
     text = page.read_text(encoding="utf-8")
     title = _plain(text.partition("\n")[0].removeprefix("# "))
-    summary = _summary(text) if page.parent.name != "adr" else ""
-    return f"- [{title}](_sources/{page.relative_to(_REPOSITORY)}){summary and f': {summary}'}"
+    sentence = "" if re.match(r"docs/adr/\d", path) else _first_sentence(text)  # the title of a decision says it
+    summary = SUMMARIES.get(path, sentence)
+    return f"- [{title}](_sources/{path}){summary and f': {summary}'}"
 
 
-def _summary(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """The first sentence of the first paragraph."""
     paragraph = next(_paragraphs(text), "")
     found = _SENTENCE.match(paragraph)

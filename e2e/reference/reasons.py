@@ -20,6 +20,7 @@ class Reason(NamedTuple):
 
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
 _DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
+_AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
 REASONS: Final = {
     "Accepted": Reason("Every Gateway accepts the HTTPRoute."),
@@ -124,14 +125,23 @@ REASONS: Final = {
         "No progress until the deadline, for another cause than those with a reason of their own.",
         f"Look at the pods; {_STUCK}.",
     ),
-    "Ratio": Reason("`spec.autoscaling.ratio` limits a role."),
+    "Ratio": Reason(
+        "`spec.autoscaling.ratio` limits a role.",
+        "If requests wait: widen [the ratio](../autoscaling.md#p-and-d-together-specautoscaling), or raise "
+        "`maxReplicas` of the other role.",
+    ),
     "Ready": Reason("The model is there, and its Job is about to end."),
     "RollingOut": Reason("The operator rolls out the spec."),
     "RolloutComplete": Reason("The roll-out is complete."),
     "Saturated": Reason("The path of the KV cache is the bottleneck.", "[Runbook](../runbooks.md#saturated)."),
-    "ScaleDownLimit": Reason("`behavior.scaleDown` limits how many pods go at a time."),
+    "ScaleDownLimit": Reason(
+        "`behavior.scaleDown` limits how many pods go at a time.", "If pods idle too long: raise its policies."
+    ),
     "ScaleDownStabilized": Reason("Pods stay for the stabilisation window of `behavior.scaleDown`."),
-    "ScaleUpLimit": Reason("`behavior.scaleUp` limits how many pods come at a time."),
+    "ScaleUpLimit": Reason(
+        "`behavior.scaleUp` limits how many pods come at a time.",
+        "If requests wait meanwhile: raise its policies, or `minReplicas`.",
+    ),
     "ScaledToZero": Reason("The spec wants no pods: `replicas` is 0.", "Raise `replicas`."),
     "ScalingDisabled": Reason(
         "The replica count of the scale target is 0.", "Raise it: `kubectl scale pds NAME --replicas=1`."
@@ -142,7 +152,7 @@ REASONS: Final = {
         "The container runtime could not start the container.", "Read the message; correct image, command or mounts."
     ),
     "Starting": Reason("Pods start, or the load has not been read yet. The message says which phase."),
-    "TooFewReplicas": Reason("`minReplicas` applies."),
+    "TooFewReplicas": Reason("`minReplicas` applies.", "If pods idle: lower it."),
     "TooManyReplicas": Reason("`maxReplicas` applies.", "Raise it, if requests wait."),
     "Transferring": Reason("KV cache gets from P to D, as requests show. Its contents were not verified."),
     "Unschedulable": Reason(
@@ -156,3 +166,35 @@ REASONS: Final = {
         "Answers of P and D differ from those of P alone.", "At once: [runbook](../runbooks.md#wrong-answers)."
     ),
 }
+
+OF_SCALERS: Final = {
+    "AsRecommended": Reason("The allocated count is the recommended one."),
+    "Asleep": REASONS["Asleep"],
+    "GpuBudget": REASONS["GpuBudget"],
+    "Ratio": REASONS["Ratio"],
+    "Starting": Reason("A new revision does not serve yet. The recommended count applies when it does."),
+    "TooFewReplicas": REASONS["TooFewReplicas"],
+    "TooManyReplicas": REASONS["TooManyReplicas"],
+}
+"""Reasons of the condition `Limited` of a PDScaler."""
+
+OF_BATCHES: Final = {
+    "Complete": Reason(
+        "Every request was answered or has failed.",
+        "Check `FAILED`; `errors.jsonl` has a reason for each failed request.",
+    ),
+    "DeadlineExceeded": Reason(
+        "The batch took longer than `spec.timeoutSeconds`. Its answers are kept.",
+        f"Allow more time. {_AGAIN}",
+    ),
+    "Failed": Reason(
+        "The Job failed. Its answers are kept.",
+        f"Correct what the message names. {_AGAIN}",
+    ),
+    "InvalidSpec": Reason("The stored spec is not valid.", "Correct the fields in the message."),
+    "Running": Reason("Requests are being sent."),
+    "Starting": Reason("The Job or its pod is being created."),
+    "Suspended": Reason("`spec.suspend` is true.", "To continue, set it to false."),
+    "WaitingForService": Reason("The PDInference does not exist, or is not Ready.", "Look at its condition `Ready`."),
+}
+"""Reasons of the conditions of a PDBatch. Those of pods and of objects that cannot be applied are added to them."""

@@ -159,3 +159,13 @@ def test_a_full_kv_cache_is_shown_with_its_size() -> None:
     with console.capture() as captured:
         console.print(table([engine], {}))
     assert "███████████████████░  95% 38.0 of 40.0 GiB" in captured.get()
+
+
+def test_sizes_below_a_gibibyte_are_in_mebibytes() -> None:
+    engine = EngineUse(Role.DECODE, "d-0", weights_bytes=50 * 2**20, kv_bytes=64 * 2**20, kv_used=0.5)
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(table([engine], {}))
+    printed = captured.get()
+    assert "50 MiB" in printed
+    assert "32 of 64 MiB" in printed

@@ -1,7 +1,6 @@
 """The command `pdinference top`."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -12,13 +11,13 @@ from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from pdinference.cli.top.usage import EngineUse
     from pdinference.cluster.client import ApiServer
 
 _SECONDS: Final = 2.0
 """Between two looks."""
-_KEPT: Final = 30
-"""Values of the curves."""
 
 
 @click.command("top")
@@ -77,16 +76,13 @@ async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None
     from rich.live import Live as Screen  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import view  # noqa: PLC0415
+    from pdinference.cli.top.text import remember, view  # noqa: PLC0415
 
     history: dict[str, deque[float]] = {}
     console = plan_console()
     with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
         while True:
             engines = await _look(api, namespace, name)
-            for one in engines:
-                if one.kv_used is not None:
-                    history.setdefault(one.engine, deque(maxlen=_KEPT)).append(one.kv_used)
-            curves = {engine: list(values) for engine, values in history.items()}
-            screen.update(view(console, engines, curves), refresh=True)
+            remember(history, engines)
+            screen.update(view(console, engines, history), refresh=True)
             await asyncio.sleep(_SECONDS)

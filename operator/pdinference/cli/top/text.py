@@ -1,6 +1,7 @@
 """Prints the use of engines with bars, and the KV cache over time: as a table, or in blocks if that is too wide."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from pdinference.api.names import Role
 from pdinference.cli.top.usage import EngineUse, Tiers
-from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.figures import GIB, MIB
 
 _TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _BAR: Final = 20
@@ -18,9 +19,18 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 _MEGA: Final = 1e6
 _HIGH: Final = 0.9
 _WIDEST: Final = 1000
+_KEPT: Final = 30
+"""Values of a curve."""
 
 History = Mapping[str, Sequence[float]]
 """Shares of the KV cache in use at the latest looks, by engine."""
+
+
+def remember(history: dict[str, deque[float]], engines: Iterable[EngineUse]) -> None:
+    """Add a look to the curves."""
+    for one in engines:
+        if one.kv_used is not None:
+            history.setdefault(one.engine, deque(maxlen=_KEPT)).append(one.kv_used)
 
 
 def view(console: Console, engines: Sequence[EngineUse], history: History) -> RenderableType:
@@ -93,7 +103,7 @@ def curve(values: Sequence[float]) -> str:
 def _cells(one: EngineUse) -> list[Text]:
     if one.problem:
         return [Text("-"), Text(one.problem, style="yellow"), *[Text("-")] * 4]
-    weights = f"{one.weights_bytes / GIB:.1f} GiB" if one.weights_bytes is not None else "-"
+    weights = _size(one.weights_bytes) if one.weights_bytes is not None else "-"
     counts = (one.running, one.waiting, one.prompt_tokens, one.answer_tokens)
     return [Text(weights), _bar(one), *(Text("-" if value is None else f"{value:,.0f}") for value in counts)]
 
@@ -105,11 +115,18 @@ def _bar(one: EngineUse) -> Text:
     text = Text("█" * filled, style="red" if one.kv_used >= _HIGH else "green")
     text.append("░" * (_BAR - filled), style="dim")
     if one.kv_bytes is not None:
-        size = f"{one.kv_used * one.kv_bytes / GIB:.1f} of {one.kv_bytes / GIB:.1f} GiB"
+        size = _size(one.kv_bytes, one.kv_used)
     else:
         size = f"of {one.kv_tokens:,} tokens" if one.kv_tokens is not None else ""
     text.append(f" {one.kv_used:4.0%} {size}".rstrip(), style="default")
     return text
+
+
+def _size(whole: float, used: float | None = None) -> str:
+    """A size, or what is in use of it."""
+    unit, name, digits = (GIB, "GiB", 1) if whole >= GIB else (MIB, "MiB", 0)
+    share = "" if used is None else f"{used * whole / unit:.{digits}f} of "
+    return f"{share}{whole / unit:.{digits}f} {name}"
 
 
 def _tiers(tiers: Tiers | None) -> list[Text]:
