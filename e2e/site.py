@@ -3,7 +3,8 @@
     uv run python -m e2e.site     # or `make docs`; into build/site/html/
 
 A warning is an error, so a link or anchor that does not exist fails. The site loads nothing from other hosts. Mermaid,
-which renders the drawings, is downloaded once and kept; after that a build needs no network.
+which renders the drawings, is downloaded once and kept; after that a build needs no network. Without it, pages have the
+source of the drawings.
 """
 
 import hashlib
@@ -34,6 +35,10 @@ class SiteError(Exception):
     """The site was not built; the message says why."""
 
 
+class MermaidError(Exception):
+    """Mermaid is not there; the message says why."""
+
+
 def build(pages: Path = PAGES) -> None:
     """Write all pages, without Mermaid.
 
@@ -56,7 +61,7 @@ def mermaid() -> Path:
     """Mermaid's script, from this machine if it was downloaded before.
 
     Raises:
-        SiteError: The download failed, or is not the file that is expected.
+        MermaidError: The download failed, or is not the file that is expected.
     """
     if not _CACHE.exists():
         content = _downloaded()
@@ -72,24 +77,34 @@ def _downloaded() -> bytes:
     try:
         package = httpx.get(_MERMAID_URL, timeout=120).raise_for_status().content
     except httpx.HTTPError as error:
-        raise SiteError(f"Mermaid was not downloaded from {_MERMAID_URL}: {error}") from error
+        raise MermaidError(f"Mermaid was not downloaded from {_MERMAID_URL}: {error}") from error
     found = hashlib.sha256(package).hexdigest()
     if found != _MERMAID_SHA256:
-        raise SiteError(f"{_MERMAID_URL} has SHA-256 {found}, not {_MERMAID_SHA256}.")
+        raise MermaidError(f"{_MERMAID_URL} has SHA-256 {found}, not {_MERMAID_SHA256}.")
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         script = archive.extractfile(_MERMAID_FILE)
         if script is None:
-            raise SiteError(f"{_MERMAID_URL} has no {_MERMAID_FILE}.")
+            raise MermaidError(f"{_MERMAID_URL} has no {_MERMAID_FILE}.")
         return script.read()
+
+
+def add_mermaid(pages: Path) -> None:
+    """Let pages show drawings. Without Mermaid, warn: static/drawings.js then leaves their source in place."""
+    target = pages / "_static" / "mermaid.min.js"
+    try:
+        shutil.copy(mermaid(), target)
+    except MermaidError as error:
+        target.unlink(missing_ok=True)
+        click.echo(f"Warning: {error}\nThe pages have the source of the drawings instead.", err=True)
 
 
 def main() -> None:
     """Build the site, and say where it is."""
     try:
         build()
-        shutil.copy(mermaid(), PAGES / "_static" / "mermaid.min.js")
     except SiteError as error:
         raise SystemExit(f"Error: {error}") from error
+    add_mermaid(PAGES)
     click.echo(f"{PAGES.relative_to(images.REPOSITORY)}/index.html")
 
 

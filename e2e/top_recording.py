@@ -25,7 +25,8 @@ from e2e.demo import NAME as DEMO
 from e2e.install import REPOSITORY, ImageReferences, apply, example
 from e2e.kubectl import Kubectl
 from e2e.requests import complete
-from e2e.waiting import wait_ready
+from e2e.waiting import wait_ready, wait_until
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.cli.history.live import Live
 from pdinference.cli.top.reading import read_engines
 from pdinference.cli.top.text import remember, view
@@ -39,6 +40,17 @@ NAME: Final = "tiny-tiers"
 _EXAMPLE: Final = REPOSITORY / "examples" / "cpu-decode-disk-tier.yaml"
 _BLOCKS: Final = 64
 """KV blocks of an engine, of 128 tokens. Five of the requests fill them."""
+_SHAPE: Final = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 259,
+    "max_position_embeddings": 4096,
+}
+"""Of the tiny model (images/vllm-cpu/tiny_model.py), so that there is a memory plan."""
 _REQUESTS: Final = 16
 _WORDS: Final = 70
 _ANSWER_TOKENS: Final = 500
@@ -79,12 +91,19 @@ def _model(kubectl: Kubectl) -> Iterator[None]:
     vllm = kubectl.get("pdi", DEMO)["spec"]["engine"]["image"]
     document = example(ImageReferences(operator="", vllm=vllm), _EXAMPLE)
     document["spec"]["engine"]["args"] = {"num-gpu-blocks-override": _BLOCKS}
+    document["spec"]["model"]["architecture"] = {"config": _SHAPE}
     apply(kubectl, document)
     try:
         wait_ready(kubectl, NAME)
+        wait_until("the operator to read the size of the KV cache", lambda: _measured(kubectl))
         yield
     finally:
         kubectl.run("delete", "pdi", NAME, "--wait=false")
+
+
+def _measured(kubectl: Kubectl) -> bool:
+    plan = kubectl.get("pdi", NAME)["status"].get("plan", {})
+    return all("observedKvCapacityTokens" in plan.get(role, {}) for role in ENGINE_ROLES)
 
 
 async def _looks_during_load(api: ApiServer, kubectl: Kubectl) -> list[Look]:

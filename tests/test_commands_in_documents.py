@@ -12,9 +12,11 @@ from pdinference.cli import main
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+OTHERS = ("README.md", "CONTRIBUTING.md", "charts/pdinference-operator/README.md", "benchmarks/README.md")
+PAGES = [*(REPOSITORY / name for name in OTHERS), *sorted(DOCS.glob("*.md"))]
+PROGRAM = r"(?:pdinference|kubectl pdi|make)"
 CODE = re.compile(
-    r"^ {4,}(?:\$ )?((?:pdinference|make) .*)$|^(?:\$ )?((?:pdinference|make) .*)$|`((?:pdinference|make) [^`]+)`",
+    rf"^ {{4,}}(?:\$ )?({PROGRAM} .*)$|^(?:\$ )?({PROGRAM} .*)$|`({PROGRAM} [^`]+)`",
     re.MULTILINE,
 )
 END = re.compile(r"\s#\s|\||>|&&|;|\$\(|<|\n")
@@ -33,7 +35,7 @@ def wrong(words: list[str]) -> str:
     command: click.Command = main
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
-    if isinstance(command, click.Group) and words and re.fullmatch(r"[a-z-]+", words[0]):
+    if isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         return words[0]
     ours = words[: words.index("--")] if "--" in words else words
     known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
@@ -42,14 +44,16 @@ def wrong(words: list[str]) -> str:
 
 
 def test_commands_are_found() -> None:
-    assert sum(1 for page in PAGES for _ in commands(page)) > 100
+    found = [command for page in PAGES for command in commands(page)]
+    assert len(found) > 100
+    assert sum(command.startswith("kubectl pdi ") for command in found) > 30
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_commands_of_a_page_exist(page: Path) -> None:
     found = {}
     for text in commands(page):
-        program, *words = shlex.split(text)
+        program, *words = shlex.split(text.removeprefix("kubectl "))
         if program == "make":
             found[text] = "" if not words or words[0] in TARGETS else words[0]
         else:

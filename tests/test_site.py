@@ -1,8 +1,13 @@
 """The documentation site builds without a warning, and needs nothing from other hosts."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -18,6 +23,26 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "html"
     site.build(folder)
     return folder
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, and logs nothing."""
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@contextmanager
+def static_server(folder: Path) -> Iterator[str]:
+    """A server of the files in a folder."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Loaded(HTMLParser):
@@ -52,6 +77,24 @@ def test_a_broken_link_fails_the_build(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(images, "REPOSITORY", tmp_path)
     with pytest.raises(site.SiteError, match="Correct what is listed above"):
         site.build(tmp_path / "html")
+
+
+@pytest.mark.parametrize("content", [None, b"another file"])
+def test_without_mermaid_the_drawings_stay_source(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = tmp_path / "mermaid.tgz"
+    if content is not None:
+        served.write_bytes(content)
+    with static_server(tmp_path) as address:
+        monkeypatch.setattr(site, "_MERMAID_URL", f"{address}/mermaid.tgz")
+        monkeypatch.setattr(site, "_CACHE", tmp_path / "cache" / "mermaid.min.js")
+        (tmp_path / "_static").mkdir()
+        site.add_mermaid(tmp_path)
+    warning = capsys.readouterr().err
+    assert f"{address}/mermaid.tgz" in warning
+    assert "The pages have the source of the drawings instead." in warning
+    assert list((tmp_path / "_static").iterdir()) == []
 
 
 def test_the_list_for_programs_names_pages_of_the_site(pages: Path) -> None:
