@@ -8,7 +8,6 @@ from pdinference.advise.objectives import Objective
 from pdinference.advise.search import Result
 from pdinference.advise.verdict import limit_of
 from pdinference.performance.calibration import Source
-from pdinference.performance.errors import ERRORS
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
 def result_json(one: Result, advice: Advice) -> dict[str, Any]:
     """One arrangement."""
     layout, built, trial = one.candidate.layout, one.candidate.built, one.trial
-    errors, question = ERRORS[built.source], advice.question
+    errors, question = built.errors, advice.question
     first = _least_certain(built.prefill, built.transfer)
     token = built.decode
     return {

@@ -12,12 +12,14 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.performance.calibration import H200, Calibration, Source, calibration_of
-from pdinference.performance.calibration_file import CalibrationFile
+from pdinference.performance.calibration_file import CalibrationFile, shape_of
 from pdinference.performance.devices import Device, device_key, device_of
+from pdinference.performance.errors import Errors, band_of
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
 from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.moved import mean_token_bytes
 from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference.simulation.engine import Limits
@@ -36,12 +38,12 @@ class Engine:
     Attributes:
         kind: What the simulation takes.
         plan: The memory plan of one device.
-        calibration: Where the speed comes from.
+        source: Where the speed comes from.
     """
 
     kind: EngineKind
     plan: RolePlan
-    calibration: Calibration
+    source: Source
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Built:
         order = list(Source)
         found = (self.prefill, self.decode, self.transfer or self.decode)
         return max(found, key=order.index)
+
+    @property
+    def errors(self) -> Errors:
+        """The error band of its predictions."""
+        return band_of(self.source, mixture=self.arrangement.kind.steps.work.experts > 0)
 
 
 class Engines:
@@ -117,13 +124,13 @@ class Engines:
         policy = self._inputs.spec.router.policy
         if layout.parameter is None or layout.transport is None:
             whole = Arrangement(decode.kind, group.number, policy=policy)
-            return Built(layout, whole, _source(decode), _source(decode), None)
+            return Built(layout, whole, decode.source, decode.source, None)
         of_p = layout.parameter
         parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
         arrangement = Arrangement(decode.kind, group.number, parts, policy)
-        return Built(layout, arrangement, _source(parameter), _source(decode), known.source)
+        return Built(layout, arrangement, parameter.source, decode.source, known.source)
 
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
@@ -148,6 +155,15 @@ class Engines:
             raise AdviceError(f"The speed of {product} is not known, so nothing can be predicted for it.")
         return device, calibration_of(product)
 
+    def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> Source:
+        """Interpolated: the product was measured with such a model, in a way that the docs call validated."""
+        if calibration.source is not Source.MEASURED:
+            return calibration.source
+        own = self._own.get(device_key(product))
+        measured = own.model == shape_of(plan.facts) if own else _is_plain(plan.facts)
+        validated_here = measured and plan.settings.tensor == 1 and plan.settings.quantization is None
+        return Source.INTERPOLATED if validated_here else Source.EXTRAPOLATED
+
     def _with_speed(self, plan: RolePlan, product: str, *, caches: bool) -> Engine:
         device, calibration = self._speed(product)
         settings = plan.settings
@@ -159,15 +175,12 @@ class Engines:
                 "docs/p-d-or-not.md."
             ) from None
         limits = Limits.of(settings, int(plan.tokens.value or 0))
-        return Engine(EngineKind(steps, limits, caches), plan, calibration)
+        return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration))
 
 
-def _source(engine: Engine) -> Source:
-    """Predictions on a product with a calibration of its own lie between measurements, if it is of such a model."""
-    calibration, work = engine.calibration, engine.kind.steps.work
-    if calibration is H200 and work.experts:
-        return Source.EXTRAPOLATED  # it was fitted to a dense model
-    return Source.INTERPOLATED if calibration.source is Source.MEASURED else calibration.source
+def _is_plain(facts: ModelFacts) -> bool:
+    """Whether a model is built like the one that the built-in calibration was fitted to: dense, with full attention."""
+    return facts.moe is None and facts.mla is None and not facts.recurrent and not any(facts.windows)
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:

@@ -9,7 +9,7 @@ from typing import Final
 from pdinference.advise.objectives import Objectives
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps, Trial
-from pdinference.performance.errors import ERRORS, Errors
+from pdinference.performance.errors import Errors
 
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
@@ -216,7 +216,7 @@ def _miss(one: Result) -> str:
 
 
 def _errors(one: Result) -> Errors:
-    return ERRORS[one.candidate.built.source]
+    return one.candidate.built.errors
 
 
 def _side(one: Result) -> Answer:

@@ -10,7 +10,6 @@ import click
 from pdinference.advise.advice import Advice
 from pdinference.advise.search import Result, Simulate
 from pdinference.advise.trial import Task, Trial
-from pdinference.performance.errors import ERRORS
 
 _FORMATS: Final = {".svg", ".png"}
 _SHARES: Final = (0.25, 0.5, 0.7, 0.85, 1.0, 1.15)
@@ -69,7 +68,7 @@ def draw(advice: Advice, simulate: Simulate, file: Path) -> None:
 def _task(advice: Advice, one: Result, scale: float) -> Task:
     built = one.candidate.built
     seconds = max(_REQUESTS / advice.question.peak.rate, 30.0 * scale)
-    return Task(built.arrangement, seconds, scale, ERRORS[built.source])
+    return Task(built.arrangement, seconds, scale, built.errors)
 
 
 def _line(axes: "object", rates: list[float], trials: Sequence[Trial], name: str, one: Result) -> None:

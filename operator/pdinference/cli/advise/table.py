@@ -15,7 +15,6 @@ from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps
 from pdinference.advise.verdict import Limit, limit_of
 from pdinference.performance.calibration import Source
-from pdinference.performance.errors import ERRORS
 
 _LONG_S: Final = 20.0
 """Times above this are in seconds, because the arrangement does not carry the load."""
@@ -101,7 +100,7 @@ def _sources(advice: Advice) -> Iterator[str]:
     for one in advice.results:
         sources.setdefault(one.candidate.built.source, []).append(one)
     for source, results in sources.items():
-        errors = ERRORS[source]
+        errors = results[0].candidate.built.errors
         what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
         yield (
             f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} (p99 "
@@ -112,7 +111,7 @@ def _sources(advice: Advice) -> Iterator[str]:
 _SOURCES = {
     Source.MEASURED: "as measured on this product",
     Source.INTERPOLATED: "interpolated between measurements on this product",
-    Source.EXTRAPOLATED: "extrapolated from measurements on another product, of dense models, or over another link",
+    Source.EXTRAPOLATED: "extrapolated from measurements of another product, model, format of weights, TP or link",
     Source.UNKNOWN: "of unknown source",
 }
 
