@@ -7,6 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from pdinference.api.validation import validated
 from pdinference.cli import main
 from pdinference.performance.calibration import H200
 from pdinference.performance.calibration_file import CalibrationFile, Parameters, Peaks, RequestTimes
@@ -150,3 +151,15 @@ def test_objectives_of_the_resource_count_where_no_option_says_otherwise(tmp_pat
         yaml.safe_load(stated.stdout[stated.stdout.index("apiVersion:") :])["spec"]["objectives"]["ttft"] == "1s500ms"
     )
     assert "TTFT 500 ms, ITL 30 ms for 99 %" in CliRunner().invoke(main, [*command, *OBJECTIVES]).stdout
+
+
+def test_the_facts_of_the_model_come_from_the_status_of_a_stored_resource(tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/objectives.yaml").read_text())
+    config = yaml.safe_load(LLAMA.read_text())["spec"]["model"]["architecture"]["config"]
+    source = validated(document).spec.model.source.identity()
+    document["status"] = {"model": {"facts": {"config": config, "source": source}}}
+    file = tmp_path / "stored.yaml"
+    file.write_text(yaml.safe_dump(document))
+    result = CliRunner().invoke(main, ["advise", "-f", str(file), "--jobs", "1", "--gpus", "1xH200", *LOAD])
+    assert result.exit_code == 0, result.output
+    assert "status:" not in result.stdout

@@ -117,8 +117,9 @@ def _question(document: "Json", file: str, load: LoadOptions, model: ModelOption
     requests = load.read(resource.metadata.name)
     kinds = {arrival.kind for arrival in requests.arrivals} - {""}
     objectives = _objectives(wishes, Objectives.of(resource.spec.objectives), kinds)
+    facts = model.inputs(resource, (document.get("status") or {}).get("model"))
     peak = load.peak(requests)
-    return fitting(Question(document, model.inputs(resource), offer, ways, objectives, requests, peak, own))
+    return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
 
 
 def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[str]) -> "Objectives":
