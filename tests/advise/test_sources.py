@@ -11,6 +11,7 @@ from pdinference.advise.ways import parse_transports
 from pdinference.performance.calibration import H200, Source
 from pdinference.performance.calibration_file import CalibrationFile, Parameters, Peaks, RequestTimes, shape_of
 from pdinference.performance.devices import DEVICES
+from pdinference.performance.service import SERVICE
 from pdinference.planning.memory import model_facts
 from tests.advise.questions import inputs_of, llama
 from tests.planning.memory import configs
@@ -61,3 +62,20 @@ def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[Ca
         (configs.LLAMA_8B, rdma),
     ):
         assert built(config, layout, *calibrations).source is Source.EXTRAPOLATED
+
+
+def test_the_times_beside_the_engine_are_those_of_an_own_calibration() -> None:
+    calibration = own(configs.LLAMA_8B)
+    split = Layout(GROUP, GROUP, parse_transports(("nvlink",))[0])
+    for layout in (Layout(GROUP), split):
+        arrangement = built(configs.LLAMA_8B, layout, calibration).arrangement
+        service = arrangement.service
+        assert (service.request, service.prompt_token, service.token_out) == (0.1, 0.001, 0.0001)
+        assert arrangement.kind.limits.token_out == 0.0001
+        assert service.hand_over == SERVICE.hand_over  # it is not measured without a split
+
+
+def test_times_beside_the_engine_that_were_not_measured_are_the_built_in_ones() -> None:
+    nothing = RequestTimes(request=0, prompt_token=0, token_out=0)
+    calibration = own(configs.LLAMA_8B).model_copy(update={"service": nothing})
+    assert built(configs.LLAMA_8B, Layout(GROUP), calibration).arrangement.service == SERVICE

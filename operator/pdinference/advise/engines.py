@@ -15,6 +15,7 @@ from pdinference.performance.calibration import H200, Calibration, Source, calib
 from pdinference.performance.calibration_file import CalibrationFile, shape_of
 from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.errors import Errors, band_of
+from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
@@ -123,13 +124,13 @@ class Engines:
         decode = self.engine(Role.DECODE, group.product, group.tensor, split=split, fp8=fp8)
         policy = self._inputs.spec.router.policy
         if layout.parameter is None or layout.transport is None:
-            whole = Arrangement(decode.kind, group.number, policy=policy)
+            whole = Arrangement(decode.kind, group.number, policy=policy, service=self._service(group.product))
             return Built(layout, whole, decode.source, decode.source, None)
         of_p = layout.parameter
         parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
-        arrangement = Arrangement(decode.kind, group.number, parts, policy)
+        arrangement = Arrangement(decode.kind, group.number, parts, policy, self._service(of_p.product))
         return Built(layout, arrangement, parameter.source, decode.source, known.source)
 
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
@@ -147,6 +148,10 @@ class Engines:
             raise AdviceError(str(error)) from None
         _require_room(plan, product, tensor)
         return self._with_speed(plan, product, caches=spec.caches_prefixes(role))
+
+    def _service(self, product: str) -> Service:
+        own = self._own.get(device_key(product))
+        return own.times_of_requests if own else SERVICE
 
     def _speed(self, product: str) -> tuple[Device, Calibration]:
         if own := self._own.get(device_key(product)):
@@ -174,7 +179,7 @@ class Engines:
                 f"{error} So the time of a step cannot be predicted. Measure both modes on your own traffic: "
                 "docs/p-d-or-not.md."
             ) from None
-        limits = Limits.of(settings, int(plan.tokens.value or 0))
+        limits = Limits.of(settings, int(plan.tokens.value or 0), self._service(product))
         return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration))
 
 

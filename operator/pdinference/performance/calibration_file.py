@@ -1,5 +1,6 @@
 """The file of a calibration: what `pdinference calibrate fit` writes and `pdinference advise` reads."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -8,6 +9,7 @@ from pdinference.performance.calibration import Calibration, Source
 from pdinference.performance.devices import Device
 from pdinference.performance.fitting import Fit
 from pdinference.performance.measurement import Point, Strict
+from pdinference.performance.service import SERVICE, Service
 from pdinference.planning.memory.model.shape import ModelFacts
 
 _Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -100,6 +102,12 @@ class CalibrationFile(Strict):
     def device(self) -> Device:
         """Peak rates of the device."""
         return Device(**self.peaks.model_dump(by_alias=False))
+
+    @property
+    def times_of_requests(self) -> Service:
+        """Times beside the engine; what was not measured is built in."""
+        measured = {name: seconds for name, seconds in self.service.model_dump(by_alias=False).items() if seconds}
+        return replace(SERVICE, **measured)
 
     def document(self) -> dict[str, Any]:
         """The file as JSON data."""
