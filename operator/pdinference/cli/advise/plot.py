@@ -49,7 +49,7 @@ def draw(advice: Advice, simulate: Simulate, file: Path) -> None:
         _line(token, rates, own, "itl", one)
     objective = advice.question.objectives.default
     for axes, title, limit in ((first, "TTFT", objective.ttft), (token, "ITL (mean of an answer)", objective.itl)):
-        axes.set_title(f"{title}, p99 (p50 dashed)")
+        axes.set_title(f"{title}, {advice.question.objectives.tail} (p50 dashed)")
         axes.set_xlabel("requests per second")
         axes.set_ylabel("ms")
         axes.set_yscale("log")
