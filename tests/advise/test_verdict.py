@@ -52,6 +52,14 @@ def test_the_mode_that_alone_keeps_the_objectives_wins() -> None:
     assert "TTFT p99 900 ms" in verdict.why
 
 
+def test_the_reason_names_the_percentile_that_is_asked_for() -> None:
+    asked = replace(GIVEN, percentile=90)
+    verdict = judge([result(2, split=True), result(2, missing(), split=False)], asked)
+    assert "TTFT p90 900 ms" in verdict.why
+    trade = judge([result(2, split=True), result(2, FINE, split=False)], replace(NONE, percentile=90))
+    assert "ITL p90" in trade.why
+
+
 @pytest.mark.parametrize("rival", [missing(Keeps.PERHAPS), replace(FINE, keeps=Keeps.PROBABLY)])
 def test_a_rival_within_the_error_band_is_too_close(rival: Trial) -> None:
     verdict = judge([result(2, split=True, bears=1.05), result(2, rival, split=False, bears=1.0)], GIVEN)

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from pdinference.api.validation import validated
 from pdinference.cli import main
 from pdinference.performance.calibration import H200
 from pdinference.performance.calibration_file import CalibrationFile, Parameters, Peaks, RequestTimes
@@ -150,3 +151,25 @@ def test_objectives_of_the_resource_count_where_no_option_says_otherwise(tmp_pat
         yaml.safe_load(stated.stdout[stated.stdout.index("apiVersion:") :])["spec"]["objectives"]["ttft"] == "1s500ms"
     )
     assert "TTFT 500 ms, ITL 30 ms for 99 %" in CliRunner().invoke(main, [*command, *OBJECTIVES]).stdout
+    other = CliRunner().invoke(main, [*command, "--percentile", "90"]).stdout
+    assert "Objectives: TTFT 1500 ms, ITL 20 ms for 90 % of requests" in other
+    assert other.count("p50 / p90") == 2
+
+
+def test_the_json_names_the_percentile_that_is_asked_for() -> None:
+    result = json.loads(advise("--gpus", "1xH200", *LOAD, *OBJECTIVES, "--percentile", "90", "-o", "json").stdout)
+    first = result["arrangements"][0]["ttft"]
+    assert first["p50"] < first["p90"]
+    assert "p99" not in first
+
+
+def test_the_facts_of_the_model_come_from_the_status_of_a_stored_resource(tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/objectives.yaml").read_text())
+    config = yaml.safe_load(LLAMA.read_text())["spec"]["model"]["architecture"]["config"]
+    source = validated(document).spec.model.source.identity()
+    document["status"] = {"model": {"facts": {"config": config, "source": source}}}
+    file = tmp_path / "stored.yaml"
+    file.write_text(yaml.safe_dump(document))
+    result = CliRunner().invoke(main, ["advise", "-f", str(file), "--jobs", "1", "--gpus", "1xH200", *LOAD])
+    assert result.exit_code == 0, result.output
+    assert "status:" not in result.stdout

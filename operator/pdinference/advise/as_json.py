@@ -8,7 +8,6 @@ from pdinference.advise.objectives import Objective
 from pdinference.advise.search import Result
 from pdinference.advise.verdict import limit_of
 from pdinference.performance.calibration import Source
-from pdinference.performance.errors import ERRORS
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
@@ -40,9 +39,10 @@ def as_json(advice: Advice) -> dict[str, Any]:
 def result_json(one: Result, advice: Advice) -> dict[str, Any]:
     """One arrangement."""
     layout, built, trial = one.candidate.layout, one.candidate.built, one.trial
-    errors, question = ERRORS[built.source], advice.question
+    errors, question = built.errors, advice.question
     first = _least_certain(built.prefill, built.transfer)
     token = built.decode
+    percentile, tail = question.objectives.percentile, question.objectives.tail
     return {
         "name": layout.title,
         "mode": "Disaggregated" if layout.split else "Aggregated",
@@ -55,10 +55,10 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
         "keepsObjectives": trial.kept if question.objectives.given else None,
         "certainty": trial.keeps.name.lower(),
         "ttft": _number(
-            {"p50": trial.ttft[0], "p99": trial.ttft[1]}, first, {"p50": errors.ttft_p50, "p99": errors.ttft_p99}
+            {"p50": trial.ttft[0], tail: trial.ttft[1]}, first, {"p50": errors.ttft_p50, tail: errors.ttft(percentile)}
         ),
         "itl": _number(
-            {"p50": trial.itl[0], "p99": trial.itl[1]}, token, {"p50": errors.tpot_p50, "p99": errors.tpot_p99}
+            {"p50": trial.itl[0], tail: trial.itl[1]}, token, {"p50": errors.tpot_p50, tail: errors.tpot(percentile)}
         ),
         "gap": _number({"p99": trial.gap}, token, {"p99": errors.gap_p99}),
         "whole": _number({"p50": trial.whole[0], "p99": trial.whole[1]}, built.source, {"p50": errors.whole_p50}),

@@ -12,12 +12,15 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.performance.calibration import H200, Calibration, Source, calibration_of
-from pdinference.performance.calibration_file import CalibrationFile
+from pdinference.performance.calibration_file import CalibrationFile, shape_of
 from pdinference.performance.devices import Device, device_key, device_of
+from pdinference.performance.errors import Errors, band_of
+from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
 from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.moved import mean_token_bytes
 from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference.simulation.engine import Limits
@@ -36,12 +39,12 @@ class Engine:
     Attributes:
         kind: What the simulation takes.
         plan: The memory plan of one device.
-        calibration: Where the speed comes from.
+        source: Where the speed comes from.
     """
 
     kind: EngineKind
     plan: RolePlan
-    calibration: Calibration
+    source: Source
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ class Built:
         order = list(Source)
         found = (self.prefill, self.decode, self.transfer or self.decode)
         return max(found, key=order.index)
+
+    @property
+    def errors(self) -> Errors:
+        """The error band of its predictions."""
+        return band_of(self.source, mixture=self.arrangement.kind.steps.work.experts > 0)
 
 
 class Engines:
@@ -116,14 +124,14 @@ class Engines:
         decode = self.engine(Role.DECODE, group.product, group.tensor, split=split, fp8=fp8)
         policy = self._inputs.spec.router.policy
         if layout.parameter is None or layout.transport is None:
-            whole = Arrangement(decode.kind, group.number, policy=policy)
-            return Built(layout, whole, _source(decode), _source(decode), None)
+            whole = Arrangement(decode.kind, group.number, policy=policy, service=self._service(group.product))
+            return Built(layout, whole, decode.source, decode.source, None)
         of_p = layout.parameter
         parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
-        arrangement = Arrangement(decode.kind, group.number, parts, policy)
-        return Built(layout, arrangement, _source(parameter), _source(decode), known.source)
+        arrangement = Arrangement(decode.kind, group.number, parts, policy, self._service(of_p.product))
+        return Built(layout, arrangement, parameter.source, decode.source, known.source)
 
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
@@ -141,12 +149,25 @@ class Engines:
         _require_room(plan, product, tensor)
         return self._with_speed(plan, product, caches=spec.caches_prefixes(role))
 
+    def _service(self, product: str) -> Service:
+        own = self._own.get(device_key(product))
+        return own.times_of_requests if own else SERVICE
+
     def _speed(self, product: str) -> tuple[Device, Calibration]:
         if own := self._own.get(device_key(product)):
             return own.device, own.calibration
         if (device := device_of(product)) is None:
             raise AdviceError(f"The speed of {product} is not known, so nothing can be predicted for it.")
         return device, calibration_of(product)
+
+    def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> Source:
+        """Interpolated: the product was measured with such a model, in a way that the docs call validated."""
+        if calibration.source is not Source.MEASURED:
+            return calibration.source
+        own = self._own.get(device_key(product))
+        measured = own.model == shape_of(plan.facts) if own else _is_plain(plan.facts)
+        validated_here = measured and plan.settings.tensor == 1 and plan.settings.quantization is None
+        return Source.INTERPOLATED if validated_here else Source.EXTRAPOLATED
 
     def _with_speed(self, plan: RolePlan, product: str, *, caches: bool) -> Engine:
         device, calibration = self._speed(product)
@@ -158,16 +179,13 @@ class Engines:
                 f"{error} So the time of a step cannot be predicted. Measure both modes on your own traffic: "
                 "docs/p-d-or-not.md."
             ) from None
-        limits = Limits.of(settings, int(plan.tokens.value or 0))
-        return Engine(EngineKind(steps, limits, caches), plan, calibration)
+        limits = Limits.of(settings, int(plan.tokens.value or 0), self._service(product))
+        return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration))
 
 
-def _source(engine: Engine) -> Source:
-    """Predictions on a product with a calibration of its own lie between measurements, if it is of such a model."""
-    calibration, work = engine.calibration, engine.kind.steps.work
-    if calibration is H200 and work.experts:
-        return Source.EXTRAPOLATED  # it was fitted to a dense model
-    return Source.INTERPOLATED if calibration.source is Source.MEASURED else calibration.source
+def _is_plain(facts: ModelFacts) -> bool:
+    """Whether a model is built like the one that the built-in calibration was fitted to: dense, with full attention."""
+    return facts.moe is None and facts.mla is None and not facts.recurrent and not any(facts.windows)
 
 
 def _spec(document: Mapping[str, Any]) -> Spec:

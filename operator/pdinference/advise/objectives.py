@@ -13,6 +13,7 @@ from pdinference.planning import objectives as planned
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(us|ms|s)", re.ASCII)
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _MOST_KINDS: Final = 16
+DEFAULT_PERCENTILE: Final = 99.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class Objectives:
     percentile: float
     default: Objective
     of_kind: tuple[tuple[str, Objective], ...] = ()
+
+    @property
+    def tail(self) -> str:
+        """The name of the percentile."""
+        return f"p{self.percentile:g}"
 
     @property
     def given(self) -> bool:

@@ -11,7 +11,6 @@ from pdinference.advise.estimate import Demand, Estimate
 from pdinference.advise.layouts import Layout
 from pdinference.advise.objectives import Objectives
 from pdinference.advise.trial import Keeps, Task, Trial
-from pdinference.performance.errors import ERRORS
 
 Simulate = Callable[[Sequence[Task]], list[Trial]]
 """Does the tasks and returns the trials in their order."""
@@ -167,7 +166,7 @@ class Search:
     def _task(self, one: Candidate, requests: int, scale: float) -> Task:
         wanted = requests / self._demand.rate
         settled = min(self._effort.settling * scale, 3 * wanted)
-        return Task(one.built.arrangement, max(wanted, settled), scale, ERRORS[one.built.source])
+        return Task(one.built.arrangement, max(wanted, settled), scale, one.built.errors)
 
 
 @dataclass(frozen=True, slots=True)

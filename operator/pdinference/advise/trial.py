@@ -55,8 +55,8 @@ class Trial:
 
     Attributes:
         scale: How many times the rate of the load.
-        ttft: At the percentiles 50 and 99.
-        itl: Times per output token at the percentiles 50 and 99.
+        ttft: At the median and the percentile of the objectives.
+        itl: Times per output token, at the same.
         gap: Gaps between tokens at the percentile 99.
         whole: Whole requests at the percentiles 50 and 99.
         attainment: Share of the requests that keep both objectives; all that end without objectives.
@@ -94,8 +94,8 @@ def run_trial(task: Task, load: Trace, objectives: Objectives) -> Trial:
     out = run.outcome
     return Trial(
         scale=task.scale,
-        ttft=(out.ttft.at(50), out.ttft.at(99)),
-        itl=(out.tpot.at(50), out.tpot.at(99)),
+        ttft=(out.ttft.at(50), out.ttft.at(objectives.percentile)),
+        itl=(out.tpot.at(50), out.tpot.at(objectives.percentile)),
         gap=out.gaps.quantile(0.99),
         whole=(out.whole.at(50), out.whole.at(99)),
         attainment=sum(max(one.ttft, one.itl) <= 1 for one in judged) / max(1, len(judged)),

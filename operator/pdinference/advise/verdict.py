@@ -9,7 +9,7 @@ from typing import Final
 from pdinference.advise.objectives import Objectives
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps, Trial
-from pdinference.performance.errors import ERRORS, Errors
+from pdinference.performance.errors import Errors
 
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
@@ -89,7 +89,7 @@ def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
     rival = next((one for one in order if one.candidate.layout.split is not best.candidate.layout.split), None)
     if rival is None:
         return Verdict(_side(best), "No arrangement of the other mode is possible on these GPUs.", best)
-    return _by_cost(best, rival, order) if objectives.given else _by_times(best, rival)
+    return _by_cost(best, rival, order, objectives) if objectives.given else _by_times(best, rival, objectives)
 
 
 def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
@@ -109,7 +109,7 @@ def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
     )
 
 
-def _by_cost(best: Result, rival: Result, order: Sequence[Result]) -> Verdict:
+def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: Objectives) -> Verdict:
     """With objectives the price decides, then the load that is borne.
 
     The errors of two predictions of one model have mostly one direction. So the verdict holds if it is the same when
@@ -123,7 +123,7 @@ def _by_cost(best: Result, rival: Result, order: Sequence[Result]) -> Verdict:
     band = " This is within the error band of the prediction." if best.trial.keeps < Keeps.YES else ""
     if band and sure is not None:
         band = f"{band[:-1]}; {sure.candidate.layout.title} keeps them for certain."
-    return Verdict(side, _reason(best, rival) + band, best)
+    return Verdict(side, _reason(best, rival, objectives) + band, best)
 
 
 def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
@@ -159,9 +159,9 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
     return f"{near.candidate.layout.title} is {price}, and misses the objectives by less than the error band"
 
 
-def _reason(best: Result, rival: Result) -> str:
+def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
     if not rival.trial.kept:
-        return f"It keeps the objectives with {_gpus(best)}. {_name(rival, start=True)} does not: {_miss(rival)}."
+        return f"It keeps the objectives with {_gpus(best)}. {_name(rival, start=True)} does not: {_miss(rival, objectives)}."
     if rival.candidate.cost > best.candidate.cost:
         return f"It keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
     return (
@@ -170,13 +170,13 @@ def _reason(best: Result, rival: Result) -> str:
     )
 
 
-def _by_times(best: Result, rival: Result) -> Verdict:
+def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
     """Without objectives the median time of a whole request decides."""
     if not rival.trial.kept:
-        return Verdict(_side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival)}.", best)
+        return Verdict(_side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival, objectives)}.", best)
     band = max(_errors(best).whole_p50, _errors(rival).whole_p50)
     mine, theirs = best.trial.whole[0], rival.trial.whole[0]
-    trade = _trade(best, rival)
+    trade = _trade(best, rival, objectives)
     if theirs / mine - 1 <= band:
         return Verdict(
             Answer.CLOSE, f"Whole requests take {_ms(mine)} and {_ms(theirs)}, within {band:.0%}. {trade}", best
@@ -185,11 +185,11 @@ def _by_times(best: Result, rival: Result) -> Verdict:
     return Verdict(_side(best), why, best)
 
 
-def _trade(best: Result, rival: Result) -> str:
+def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
     """What each is better at."""
     values: tuple[tuple[str, Callable[[Trial], float]], ...] = (
-        ("TTFT p99", lambda trial: trial.ttft[1]),
-        ("ITL p99", lambda trial: trial.itl[1]),
+        (f"TTFT {objectives.tail}", lambda trial: trial.ttft[1]),
+        (f"ITL {objectives.tail}", lambda trial: trial.itl[1]),
         ("gap p99", lambda trial: trial.gap),
     )
     parts = [
@@ -208,15 +208,15 @@ def _close(best: Result, rival: Result, why: str) -> Verdict:
     )
 
 
-def _miss(one: Result) -> str:
+def _miss(one: Result, objectives: Objectives) -> str:
     trial = one.trial
     if trial.ttft_missed >= trial.itl_missed:
-        return f"TTFT p99 {_ms(trial.ttft[1])}, limited by {limit_of(one)}"
-    return f"ITL p99 {_ms(trial.itl[1])}, limited by {limit_of(one)}"
+        return f"TTFT {objectives.tail} {_ms(trial.ttft[1])}, limited by {limit_of(one)}"
+    return f"ITL {objectives.tail} {_ms(trial.itl[1])}, limited by {limit_of(one)}"
 
 
 def _errors(one: Result) -> Errors:
-    return ERRORS[one.candidate.built.source]
+    return one.candidate.built.errors
 
 
 def _side(one: Result) -> Answer:

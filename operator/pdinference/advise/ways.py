@@ -98,10 +98,10 @@ def way_of(transport: Transport, product: str, tensor: int) -> KnownWay:
         tensor: Tensor-parallel ranks of P: over NVLink each has a way of its own.
     """
     if transport.rate is not None:
-        return KnownWay(
-            Way(transport.title, transport.rate, NVLINK.latency if transport.host_local else TCP.latency),
-            Source.MEASURED,
-        )
+        # No transfer over RDMA was measured here: its latency is assumed to be that of TCP.
+        source = Source.EXTRAPOLATED if transport.name == "rdma" else Source.MEASURED
+        latency = NVLINK.latency if transport.host_local else TCP.latency
+        return KnownWay(Way(transport.title, transport.rate, latency), source)
     if not transport.host_local:
         return KnownWay(TCP, Source.INTERPOLATED)
     device = device_of(product)

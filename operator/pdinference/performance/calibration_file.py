@@ -1,5 +1,6 @@
 """The file of a calibration: what `pdinference calibrate fit` writes and `pdinference advise` reads."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -8,6 +9,8 @@ from pdinference.performance.calibration import Calibration, Source
 from pdinference.performance.devices import Device
 from pdinference.performance.fitting import Fit
 from pdinference.performance.measurement import Point, Strict
+from pdinference.performance.service import SERVICE, Service
+from pdinference.planning.memory.model.shape import ModelFacts
 
 _Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)]
@@ -70,7 +73,7 @@ class CalibrationFile(Strict):
     Attributes:
         product: Value of the node label.
         vllm: Version of vLLM that was measured.
-        model: The model that was measured.
+        model: The shape that was measured: `shape_of`.
         date: When.
         assumed: Parameters that the measurement hardly determines.
         peaks: Peak rates of the device.
@@ -100,9 +103,21 @@ class CalibrationFile(Strict):
         """Peak rates of the device."""
         return Device(**self.peaks.model_dump(by_alias=False))
 
+    @property
+    def times_of_requests(self) -> Service:
+        """Times beside the engine; what was not measured is built in."""
+        measured = {name: seconds for name, seconds in self.service.model_dump(by_alias=False).items() if seconds}
+        return replace(SERVICE, **measured)
+
     def document(self) -> dict[str, Any]:
         """The file as JSON data."""
         return self.model_dump(mode="json", by_alias=True)
+
+
+def shape_of(facts: ModelFacts) -> str:
+    """The member `model`: a calibration counts as measured for models of this shape alone."""
+    experts = f", {facts.moe.experts} experts" if facts.moe else ""
+    return f"{facts.model_type}: {facts.layers} layers of {facts.hidden}{experts}"
 
 
 def load(document: object) -> CalibrationFile:

@@ -42,6 +42,8 @@ class Errors:
 _TAIL: Final = 75
 """Percentile above which the error is that of the 99th."""
 _CALIBRATED: Final = Errors(0.10, 0.20, 0.05, 0.08, 0.25, 0.08, 0.10)
+_MIXTURE: Final = Errors(0.10, 0.20, 0.20, 0.20, 0.25, 0.20, 0.10)
+"""Of a mixture of experts with a calibration of its own."""
 _EXTRAPOLATED: Final = Errors(0.25, 0.35, 0.30, 0.30, 0.40, 0.30, 0.25)
 
 ERRORS: Final[Mapping[Source, Errors]] = MappingProxyType(
@@ -52,3 +54,13 @@ ERRORS: Final[Mapping[Source, Errors]] = MappingProxyType(
     }
 )
 """By the source of the calibration: of the product itself, or taken from another product or kind of model."""
+
+
+def band_of(source: Source, *, mixture: bool) -> Errors:
+    """The error band of a prediction.
+
+    Args:
+        source: Of its least certain part.
+        mixture: Whether the model is a mixture of experts.
+    """
+    return _MIXTURE if mixture and ERRORS[source] is _CALIBRATED else ERRORS[source]

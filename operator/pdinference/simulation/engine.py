@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from pdinference.performance.service import SERVICE
+from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.planning.memory.settings import Settings
 from pdinference.simulation.clock import Clock
@@ -45,19 +45,20 @@ class Limits:
     lookahead: bool = True
 
     @classmethod
-    def of(cls, settings: Settings, kv_tokens: int) -> "Limits":
+    def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE) -> "Limits":
         """The limits of a vLLM with these settings.
 
         Args:
             settings: Its settings.
             kv_tokens: Tokens of its KV cache.
+            service: Times of its API server.
         """
         return cls(
             step_tokens=settings.max_num_batched_tokens,
             requests=settings.max_num_seqs,
             kv_tokens=kv_tokens,
             block=settings.block_size,
-            token_out=SERVICE.token_out,
+            token_out=service.token_out,
         )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @click.option("--ttft", metavar="TIME", help="Objective for the time to the first token, such as 500ms.")
 @click.option("--itl", metavar="TIME", help="Objective for the mean time per output token of an answer: 30ms.")
 @click.option(
-    "--percentile", type=click.FloatRange(50, 99.9), default=99, show_default=True,
-    help="Percent of the requests that should keep each objective.",
+    "--percentile", type=click.FloatRange(50, 99.9),
+    help="Percent of the requests that should keep each objective.  [default: of the resource, or 99]",
 )  # fmt: skip
 @click.option(
     "--objective", "of_kinds", metavar="CLASS:ttft=TIME,itl=TIME", multiple=True, help="Of one class; repeatable."
@@ -97,7 +97,7 @@ class _Wishes:
     calibrations: tuple[IO[str], ...]
     ttft: str | None
     itl: str | None
-    percentile: float
+    percentile: float | None
     of_kinds: tuple[str, ...]
 
 
@@ -117,17 +117,19 @@ def _question(document: "Json", file: str, load: LoadOptions, model: ModelOption
     requests = load.read(resource.metadata.name)
     kinds = {arrival.kind for arrival in requests.arrivals} - {""}
     objectives = _objectives(wishes, Objectives.of(resource.spec.objectives), kinds)
+    facts = model.inputs(resource, (document.get("status") or {}).get("model"))
     peak = load.peak(requests)
-    return fitting(Question(document, model.inputs(resource), offer, ways, objectives, requests, peak, own))
+    return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
 
 
 def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[str]) -> "Objectives":
-    """Those of the options, or else of the resource."""
-    from pdinference.advise.objectives import objectives_of, parse_objectives  # noqa: PLC0415
+    """Those of the options, or else of the resource, whose percentile an option may replace."""
+    from pdinference.advise.objectives import DEFAULT_PERCENTILE, objectives_of, parse_objectives  # noqa: PLC0415
 
     if stated is None or wishes.ttft or wishes.itl or wishes.of_kinds:
-        return parse_objectives(wishes.ttft, wishes.itl, wishes.percentile, wishes.of_kinds, kinds)
-    return objectives_of(stated)
+        return parse_objectives(wishes.ttft, wishes.itl, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds)
+    found = objectives_of(stated)
+    return replace(found, percentile=wishes.percentile or found.percentile)
 
 
 def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advice":

@@ -10,7 +10,6 @@ import click
 from pdinference.advise.advice import Advice
 from pdinference.advise.search import Result, Simulate
 from pdinference.advise.trial import Task, Trial
-from pdinference.performance.errors import ERRORS
 
 _FORMATS: Final = {".svg", ".png"}
 _SHARES: Final = (0.25, 0.5, 0.7, 0.85, 1.0, 1.15)
@@ -50,7 +49,7 @@ def draw(advice: Advice, simulate: Simulate, file: Path) -> None:
         _line(token, rates, own, "itl", one)
     objective = advice.question.objectives.default
     for axes, title, limit in ((first, "TTFT", objective.ttft), (token, "ITL (mean of an answer)", objective.itl)):
-        axes.set_title(f"{title}, p99 (p50 dashed)")
+        axes.set_title(f"{title}, {advice.question.objectives.tail} (p50 dashed)")
         axes.set_xlabel("requests per second")
         axes.set_ylabel("ms")
         axes.set_yscale("log")
@@ -69,7 +68,7 @@ def draw(advice: Advice, simulate: Simulate, file: Path) -> None:
 def _task(advice: Advice, one: Result, scale: float) -> Task:
     built = one.candidate.built
     seconds = max(_REQUESTS / advice.question.peak.rate, 30.0 * scale)
-    return Task(built.arrangement, seconds, scale, ERRORS[built.source])
+    return Task(built.arrangement, seconds, scale, built.errors)
 
 
 def _line(axes: "object", rates: list[float], trials: Sequence[Trial], name: str, one: Result) -> None:

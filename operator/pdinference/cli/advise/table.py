@@ -15,7 +15,6 @@ from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps
 from pdinference.advise.verdict import Limit, limit_of
 from pdinference.performance.calibration import Source
-from pdinference.performance.errors import ERRORS
 
 _LONG_S: Final = 20.0
 """Times above this are in seconds, because the arrangement does not carry the load."""
@@ -51,7 +50,8 @@ def _table(advice: Advice) -> Table:
     given, priced = advice.question.objectives.given, advice.question.offer.priced
     table = Table(title="arrangements at this load; times in ms", title_justify="left")
     table.add_column("arrangement", overflow="fold", min_width=24)
-    columns = ["GPUs", "TTFT\np50 / p99", "ITL\np50 / p99", "gap\np99"]
+    tail = advice.question.objectives.tail
+    columns = ["GPUs", f"TTFT\np50 / {tail}", f"ITL\np50 / {tail}", "gap\np99"]
     columns += ["keep\nboth"] if given else ["request\np50"]
     columns += ["bears", "cost of 1M\ntokens" if priced else "GPU-h of\n1M tokens"]
     for column in columns:
@@ -97,22 +97,23 @@ def _sources(advice: Advice) -> Iterator[str]:
         )
     else:
         yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
+    percentile, tail = advice.question.objectives.percentile, advice.question.objectives.tail
     sources: dict[Source, list[Result]] = {}
     for one in advice.results:
         sources.setdefault(one.candidate.built.source, []).append(one)
     for source, results in sources.items():
-        errors = ERRORS[source]
+        errors = results[0].candidate.built.errors
         what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
         yield (
-            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} (p99 "
-            f"{errors.ttft_p99:.0%}), ITL {errors.tpot_p50:.0%} (p99 {errors.tpot_p99:.0%}), load {errors.rate:.0%}."
+            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} ({tail} "
+            f"{errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} ({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%}."
         )
 
 
 _SOURCES = {
     Source.MEASURED: "as measured on this product",
     Source.INTERPOLATED: "interpolated between measurements on this product",
-    Source.EXTRAPOLATED: "extrapolated from measurements on another product, of dense models, or over another link",
+    Source.EXTRAPOLATED: "extrapolated from measurements of another product, model, format of weights, TP or link",
     Source.UNKNOWN: "of unknown source",
 }
 

@@ -134,7 +134,7 @@ def fit_command(
 
     from pdinference.cli.calibrate.files import read_measurement  # noqa: PLC0415
     from pdinference.cli.plain_yaml import PlainDumper  # noqa: PLC0415
-    from pdinference.performance.calibration_file import file_of  # noqa: PLC0415
+    from pdinference.performance.calibration_file import file_of, shape_of  # noqa: PLC0415
     from pdinference.performance.fitting import BadFitError, fit, service_of  # noqa: PLC0415
     from pdinference.performance.work import NotCountedError, work_of  # noqa: PLC0415
     from pdinference.planning.memory import UnusableConfigError, model_facts  # noqa: PLC0415
@@ -147,11 +147,12 @@ def fit_command(
         resource, config = _with_config(document, None, model_config, measurement.config)
     named = product or next(iter(resource.spec.products(_role())), "") or "CPU"
     device = _device(named, peak_tflops, bandwidth_gbs)
-    model = str(config.get("model_type"))
     try:
+        facts = model_facts(config)
+        shape = shape_of(facts)
         found = fit(
             measurement.points,
-            work_of(model_facts(config), _settings(resource, config)),
+            work_of(facts, _settings(resource, config)),
             device,
             product=named,
             step_tokens=measurement.step_tokens,
@@ -161,7 +162,7 @@ def fit_command(
         raise click.ClickException(f"{raw.name}: {error}") from None
     _tell(found, measurement.notes)
     service = (*service_of(measurement.overheads), measurement.token_cpu)
-    file = file_of(found, device, service, vllm=measurement.vllm, model=model, date=measurement.date)
+    file = file_of(found, device, service, vllm=measurement.vllm, model=shape, date=measurement.date)
     text = yaml.dump(file.document(), Dumper=PlainDumper, sort_keys=False, width=120)
     if output:
         output.write_text(text, encoding="utf-8")
