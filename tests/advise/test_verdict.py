@@ -138,6 +138,8 @@ def test_nothing_limits_what_bears_every_load_that_was_tried() -> None:
 
 
 def test_a_cheaper_arrangement_within_the_error_band_is_named() -> None:
-    verdict = judge([result(3, split=True), result(2, split=False), result(1, missing(Keeps.PERHAPS), split=False)], GIVEN)
+    verdict = judge(
+        [result(3, split=True), result(2, split=False), result(1, missing(Keeps.PERHAPS), split=False)], GIVEN
+    )
     assert verdict.answer is Answer.TOGETHER
     assert verdict.why.endswith("1 GPU may be enough: 80.0 % keep both, within the error band.")

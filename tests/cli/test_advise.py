@@ -180,6 +180,7 @@ def test_the_screen_says_what_a_reader_would_ask() -> None:
     assert "Prompt tokens: 1,000. Answer tokens: 50." in screen
     assert "times in ms, or in seconds where a cell says s" in screen
     assert "No autoscaling block: " in screen
+    assert "load 10% (assumed)" in screen
     assert "FP8" not in screen
     assert screen.endswith("# pdinference advise ... -o yaml | kubectl apply -f -")
 

@@ -184,7 +184,9 @@ def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
 def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
     """Without objectives the median time of a whole request decides."""
     if not rival.trial.kept:
-        return Verdict(_side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival, objectives)}.", best)
+        return Verdict(
+            _side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival, objectives)}.", best
+        )
     band = max(_errors(best).whole_p50, _errors(rival).whole_p50)
     mine, theirs = best.trial.whole[0], rival.trial.whole[0]
     trade = _trade(best, rival, objectives)

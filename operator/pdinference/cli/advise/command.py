@@ -127,7 +127,9 @@ def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[s
     from pdinference.advise.objectives import DEFAULT_PERCENTILE, objectives_of, parse_objectives  # noqa: PLC0415
 
     if stated is None or wishes.ttft or wishes.itl or wishes.of_kinds:
-        return parse_objectives(wishes.ttft, wishes.itl, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds)
+        return parse_objectives(
+            wishes.ttft, wishes.itl, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds
+        )
     found = objectives_of(stated)
     return replace(found, percentile=wishes.percentile or found.percentile)
 

@@ -50,7 +50,9 @@ def _asked(advice: Advice) -> Iterator[str]:
 
 def _table(advice: Advice) -> Table:
     given, priced = advice.question.objectives.given, advice.question.offer.priced
-    table = Table(title="arrangements at this load; times in ms, or in seconds where a cell says s", title_justify="left")
+    table = Table(
+        title="arrangements at this load; times in ms, or in seconds where a cell says s", title_justify="left"
+    )
     table.add_column("arrangement", overflow="fold", min_width=24)
     tail = advice.question.objectives.tail
     columns = ["GPUs", f"TTFT\np50 / {tail}", f"ITL\np50 / {tail}", "gap\np99"]
@@ -107,8 +109,9 @@ def _sources(advice: Advice) -> Iterator[str]:
         errors = results[0].candidate.built.errors
         what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
         yield (
-            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} ({tail} "
-            f"{errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} ({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%}."
+            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} "
+            f"({tail} {errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} "
+            f"({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%} (assumed)."
         )
 
 
@@ -117,7 +120,7 @@ def _hints(advice: Advice) -> Iterator[str]:
     if any(one.candidate.layout.fp8 for one in advice.results):
         yield "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little."
     if advice.ranges() == FIXED:
-        yield "No autoscaling block: the mean load needs as many replicas as the busiest part, and the GPUs allow no more."
+        yield "No autoscaling block: the mean load needs as many replicas as the peak, and the GPUs allow no more."
 
 
 _SOURCES = {
