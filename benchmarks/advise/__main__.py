@@ -43,10 +43,10 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
     )
     print("| --- | ---: | --- | --- | --- | --- | --- | --- |")
     for pair in every:
+        medians = (" / ".join(f"{value:,.0f}" for value in both) for both in (pair.predicted, pair.measured))
         print(
             f"| {_shape(pair.split)} | {pair.split.rate:g} | {pair.split.way} | {pair.kind} | "
-            f"{pair.predicted[0]:,.0f} / {pair.predicted[1]:,.0f} | {pair.measured[0]:,.0f} / {pair.measured[1]:,.0f} | "
-            f"{pair.verdict} | {pair.judged} |"
+            f"{' | '.join(medians)} | {pair.verdict} | {pair.judged} |"
         )
 
 

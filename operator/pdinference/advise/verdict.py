@@ -172,7 +172,8 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
 
 def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
     if not rival.trial.kept:
-        return f"It keeps the objectives with {_gpus(best)}. {_name(rival, start=True)} does not: {_miss(rival, objectives)}."
+        missed = f"{_name(rival, start=True)} does not: {_miss(rival, objectives)}."
+        return f"It keeps the objectives with {_gpus(best)}. {missed}"
     if rival.candidate.cost > best.candidate.cost:
         return f"It keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
     return (
