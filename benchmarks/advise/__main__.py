@@ -1,20 +1,27 @@
-"""Prints predicted beside measured times, and the errors: `uv run --no-sync python -m benchmarks.advise`."""
+"""Prints predicted beside measured times, the errors and verdicts: `uv run --no-sync python -m benchmarks.advise`."""
 
+from collections.abc import Iterable
 from statistics import median
 
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
+from benchmarks.advise.verdicts import Pair, pairs
 
 _METRICS = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
 
 
 def main() -> None:
-    """A table in Markdown, and the errors of those loads that nothing was fitted to, below saturation."""
+    """Three tables in Markdown: times, errors, verdicts."""
+    found = {load: predicted(load) for load in LOADS}
+    _print_times(found)
+    _print_verdicts(pairs(found))
+
+
+def _print_times(predictions: dict[Load, Times]) -> None:
     print(f"| load | req/s | | {' | '.join(_METRICS)} |")
     print("| --- | ---: | --- " + "| --- " * len(_METRICS) + "|")
     errors = {kind: {name: list[float]() for name in _METRICS} for kind in ("predicted", "fitted", "saturated")}
-    for load in LOADS:
-        times = predicted(load)
+    for load, times in predictions.items():
         kind = "saturated" if load.saturated else "fitted" if load.fitted else "predicted"
         cells = []
         for name, found, real in zip(_METRICS, _flat(times), _measured(load), strict=True):
@@ -24,11 +31,27 @@ def main() -> None:
             error = found / real - 1
             errors[kind][name].append(abs(error))
             cells.append(f"{found:,.4g} / {real:,.4g} ({error:+.0%})")
-        shape = f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}"
-        print(f"| {shape} | {load.rate:g} | {load.way}, {kind} | {' | '.join(cells)} |")
+        print(f"| {_shape(load)} | {load.rate:g} | {load.way}, {kind} | {' | '.join(cells)} |")
     print(f"\n| median / largest error | {' | '.join(_METRICS)} |\n| --- " + "| --- " * len(_METRICS) + "|")
     for kind, of in errors.items():
         print(f"| {kind} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in of.values())} |")
+
+
+def _print_verdicts(every: Iterable[Pair]) -> None:
+    print(
+        "\n| load | req/s | split over | | predicted: co-located / split | measured: co-located / split | verdict | |"
+    )
+    print("| --- | ---: | --- | --- | --- | --- | --- | --- |")
+    for pair in every:
+        medians = (" / ".join(f"{value:,.0f}" for value in both) for both in (pair.predicted, pair.measured))
+        print(
+            f"| {_shape(pair.split)} | {pair.split.rate:g} | {pair.split.way} | {pair.kind} | "
+            f"{' | '.join(medians)} | {pair.verdict} | {pair.judged} |"
+        )
+
+
+def _shape(load: Load) -> str:
+    return f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}"
 
 
 def _flat(times: Times) -> tuple[float, ...]:

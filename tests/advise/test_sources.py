@@ -17,6 +17,7 @@ from tests.advise.questions import inputs_of, llama
 from tests.planning.memory import configs
 
 GROUP = Group(H200.product, 1, 1)
+UNSPLIT = Layout(GROUP)
 
 
 def own(config: dict[str, Any]) -> CalibrationFile:
@@ -29,7 +30,7 @@ def own(config: dict[str, Any]) -> CalibrationFile:
     )  # fmt: skip
 
 
-def built(config: dict[str, Any], layout: Layout = Layout(GROUP), *calibrations: CalibrationFile) -> Built:
+def built(config: dict[str, Any], layout: Layout = UNSPLIT, *calibrations: CalibrationFile) -> Built:
     document = llama()
     document["spec"]["model"]["architecture"] = {"config": config}
     return Engines(document, inputs_of(document), 1000, calibrations).build(layout)

@@ -130,8 +130,16 @@ def test_a_slow_token_is_decode_or_the_prompts_between_tokens() -> None:
     slow = replace(FINE, itl=(0.02, 0.03), itl_missed=0.5, keeps=Keeps.NO)
     assert limit_of(result(2, split=True, broken=slow)) is Limit.DECODE
     assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is Limit.DECODE
-    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PREFILL
+    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PROMPTS
 
 
 def test_nothing_limits_what_bears_every_load_that_was_tried() -> None:
     assert limit_of(result(2, split=True)) is Limit.NONE
+
+
+def test_a_cheaper_arrangement_within_the_error_band_is_named() -> None:
+    verdict = judge(
+        [result(3, split=True), result(2, split=False), result(1, missing(Keeps.PERHAPS), split=False)], GIVEN
+    )
+    assert verdict.answer is Answer.TOGETHER
+    assert verdict.why.endswith("1 GPU may be enough: 80.0 % keep both, within the error band.")

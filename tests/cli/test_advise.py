@@ -173,3 +173,19 @@ def test_the_facts_of_the_model_come_from_the_status_of_a_stored_resource(tmp_pa
     result = CliRunner().invoke(main, ["advise", "-f", str(file), "--jobs", "1", "--gpus", "1xH200", *LOAD])
     assert result.exit_code == 0, result.output
     assert "status:" not in result.stdout
+
+
+def test_the_screen_says_what_a_reader_would_ask() -> None:
+    screen = " ".join(advise("--gpus", "1xH200", *LOAD, *OBJECTIVES).stdout.split())
+    assert "Prompt tokens: 1,000. Answer tokens: 50." in screen
+    assert "times in ms, or in seconds where a cell says s" in screen
+    assert "No autoscaling block: " in screen
+    assert "load 10% (assumed)" in screen
+    assert "FP8" not in screen
+    assert screen.endswith("# pdinference advise ... -o yaml | kubectl apply -f -")
+
+
+def test_a_row_with_fp8_is_explained() -> None:
+    load = ("--rate", "3", "--prompt-tokens", "8000", "--answer-tokens", "150", "--seconds", "60")
+    screen = " ".join(advise("--gpus", "2xH200", "--transport", "tcp", *load).stdout.split())
+    assert "Rows with FP8 KV cache are hints" in screen

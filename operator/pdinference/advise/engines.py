@@ -11,7 +11,7 @@ from pdinference.advise.ways import KnownWay, Transport, way_of
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.performance.calibration import H200, Calibration, Source, calibration_of
+from pdinference.performance.calibration import Calibration, Source, calibration_of
 from pdinference.performance.calibration_file import CalibrationFile, shape_of
 from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.errors import Errors, band_of

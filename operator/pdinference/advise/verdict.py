@@ -28,6 +28,7 @@ class Limit(StrEnum):
     """What breaks first."""
 
     PREFILL = "prefill"
+    PROMPTS = "prompts between tokens"
     DECODE = "decode bandwidth"
     KV = "KV memory"
     TRANSFER = "transfer"
@@ -63,7 +64,7 @@ def limit_of(result: Result) -> Limit:
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
     if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
-        return Limit.PREFILL if not split and trial.gap > _STALLED * trial.itl[0] else Limit.DECODE
+        return Limit.PROMPTS if not split and trial.gap > _STALLED * trial.itl[0] else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
 
 
@@ -123,7 +124,17 @@ def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: O
     band = " This is within the error band of the prediction." if best.trial.keeps < Keeps.YES else ""
     if band and sure is not None:
         band = f"{band[:-1]}; {sure.candidate.layout.title} keeps them for certain."
-    return Verdict(side, _reason(best, rival, objectives) + band, best)
+    return Verdict(side, _reason(best, rival, objectives) + band + _cheaper(best, order), best)
+
+
+def _cheaper(best: Result, order: Sequence[Result]) -> str:
+    """The cheapest arrangement that may do, if it costs less than the best."""
+    near = [one for one in order if one.trial.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
+    if not near:
+        return ""
+    one = min(near, key=lambda one: (one.candidate.cost, -one.trial.attainment))
+    share = math.floor(1000 * one.trial.attainment) / 10
+    return f" {_gpus(one)} may be enough: {share:.1f} % keep both, within the error band."
 
 
 def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
@@ -161,7 +172,8 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
 
 def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
     if not rival.trial.kept:
-        return f"It keeps the objectives with {_gpus(best)}. {_name(rival, start=True)} does not: {_miss(rival, objectives)}."
+        missed = f"{_name(rival, start=True)} does not: {_miss(rival, objectives)}."
+        return f"It keeps the objectives with {_gpus(best)}. {missed}"
     if rival.candidate.cost > best.candidate.cost:
         return f"It keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
     return (

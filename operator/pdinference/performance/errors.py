@@ -19,7 +19,7 @@ class Errors:
         tpot_p99: Of its 99th percentile.
         gap_p99: Of the 99th percentile of gaps between tokens.
         whole_p50: Of the median time of a whole request.
-        rate: Of the rate at which an arrangement is full.
+        rate: Of the rate at which an arrangement is full. Assumed: no such rate was measured.
     """
 
     ttft_p50: float

@@ -22,6 +22,8 @@ class Lengths:
     most: int
 
     def __str__(self) -> str:
+        if self.mean == self.most:
+            return f"{self.most:,}"
         return f"mean {self.mean:,.0f}, p50 {self.p50:,}, p90 {self.p90:,}, p99 {self.p99:,}, longest {self.most:,}"
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pdinference.advise.advice import Advice
 from pdinference.advise.as_json import million
+from pdinference.advise.resource import FIXED
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps
 from pdinference.advise.verdict import Limit, limit_of
@@ -28,12 +29,13 @@ def print_advice(advice: Advice, resource: str, console: Console) -> None:
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
     console.print(_table(advice))
-    for line in (*_sources(advice), *advice.notes):
+    for line in (*_sources(advice), *_hints(advice), *advice.notes):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
     which = "The resource" if advice.verdict.best else "The resource of the nearest"
     console.print(Text(f"{which}: {advice.shown.candidate.layout.title}", style="bold"))
     console.out(resource, highlight=False, end="")
+    console.out("# pdinference advise ... -o yaml | kubectl apply -f -", highlight=False)
 
 
 def _asked(advice: Advice) -> Iterator[str]:
@@ -48,7 +50,9 @@ def _asked(advice: Advice) -> Iterator[str]:
 
 def _table(advice: Advice) -> Table:
     given, priced = advice.question.objectives.given, advice.question.offer.priced
-    table = Table(title="arrangements at this load; times in ms", title_justify="left")
+    table = Table(
+        title="arrangements at this load; times in ms, or in seconds where a cell says s", title_justify="left"
+    )
     table.add_column("arrangement", overflow="fold", min_width=24)
     tail = advice.question.objectives.tail
     columns = ["GPUs", f"TTFT\np50 / {tail}", f"ITL\np50 / {tail}", "gap\np99"]
@@ -105,9 +109,18 @@ def _sources(advice: Advice) -> Iterator[str]:
         errors = results[0].candidate.built.errors
         what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
         yield (
-            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} ({tail} "
-            f"{errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} ({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%}."
+            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} "
+            f"({tail} {errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} "
+            f"({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%} (assumed)."
         )
+
+
+def _hints(advice: Advice) -> Iterator[str]:
+    """Why a row is not the verdict, and why the resource has no autoscaling."""
+    if any(one.candidate.layout.fp8 for one in advice.results):
+        yield "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little."
+    if advice.ranges() == FIXED:
+        yield "No autoscaling block: the mean load needs as many replicas as the peak, and the GPUs allow no more."
 
 
 _SOURCES = {
