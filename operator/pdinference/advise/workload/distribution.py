@@ -199,7 +199,8 @@ def _between(before: tuple[float, float], after: tuple[float, float], share: flo
     (low, fewest), (high, most) = before, after
     if high == low:
         return most
-    return _bounded(fewest * math.exp(math.log(most / fewest) * (share - low) / (high - low)))
+    growth = math.log(most / fewest) * (share - low) / (high - low)
+    return _bounded(fewest * math.exp(min(growth, math.log(MOST_TOKENS))))
 
 
 def _log_mean(low: float, high: float) -> float:
