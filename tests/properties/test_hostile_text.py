@@ -41,6 +41,7 @@ ANY_TEXT = {
 FORMS = {"transfer.lmCache.remoteUrl": "redis://{text}.models:6379"}
 """How a text is written into a field that takes none at the end of its value."""
 WITHOUT_WORDS = {
+    "engine.version",
     "objectives.itl",
     "objectives.ttft",
     "router.clients.[].cidr",
@@ -48,7 +49,7 @@ WITHOUT_WORDS = {
     "router.route.timeouts.backendRequest",
 }
 """Fields that take no word at all. `tests/manifests/test_edits.py` shows that they reach a manifest, except objectives,
-which are only reported."""
+which are only reported, and the version, which only decides what is refused."""
 HOSTILE = [trick for trick in TRICKS if not re.fullmatch(r"[A-Za-z0-9._/:~-]*", trick)]
 """Texts with a character that is in no name, path or address."""
 SETTINGS = RenderSettings(
