@@ -1,27 +1,11 @@
 """`pdinference bench`: a bounded load through a port-forward, to a router that streams."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from pdinference.cli.requests.load import percentiles
-from tests.cli.fake_router import FakeRouter
-from tests.cli.served_cluster import ServedCluster
-
-
-class Served(NamedTuple):
-    cluster: ServedCluster
-    router: FakeRouter
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    cluster = ServedCluster()
-    async with cluster.running(tmp_path), FakeRouter(cluster).running() as router:
-        yield Served(cluster, router)
+from tests.cli.conftest import Served
 
 
 async def test_the_load_is_announced_bounded_and_measured(served: Served) -> None:

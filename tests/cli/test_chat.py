@@ -4,29 +4,16 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from pdinference.cli.requests.chat import turns
 from pdinference.cli.requests.stages import in_log
 from pdinference.cli.requests.stream import printable
-from tests.cli.fake_router import STAGES, FakeRouter
-from tests.cli.served_cluster import ServedCluster, resource
-
-
-class Served(NamedTuple):
-    cluster: ServedCluster
-    router: FakeRouter
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    cluster = ServedCluster()
-    async with cluster.running(tmp_path), FakeRouter(cluster).running() as router:
-        yield Served(cluster, router)
+from tests.cli.conftest import Served
+from tests.cli.fake_router import STAGES
+from tests.cli.served_cluster import resource
 
 
 async def test_the_answer_is_followed_by_its_times(served: Served) -> None:
