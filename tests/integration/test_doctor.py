@@ -172,18 +172,21 @@ async def test_the_pods_of_a_measurement_meet_the_restricted_standard_and_go_whe
     claims = {"devices": {"deviceClassName": DRIVER}}
     await world.apply(parameter=on(fleet, accelerator=claims), decode=on(fleet, accelerator=claims))
     running = asyncio.create_task(doctor(world, "llama", "--bandwidth", "--timeout", "20"))
-    pod: Json = {}
+    claimed: set[str] = set()
+    templates: set[str] = set()
 
-    async def pending() -> bool:
-        nonlocal pod
-        items = (await world.api.get(POD.path(world.namespace), labelSelector=LABEL_RUN))["items"]
-        pod = items[0] if items else {}
-        return bool(items)
+    async def claims_a_template() -> bool:
+        """The Job owns the template, so that its pod can exist first."""
+        nonlocal claimed, templates
+        pods, found = [
+            (await world.api.get(kind.path(world.namespace), labelSelector=LABEL_RUN))["items"]
+            for kind in (POD, RESOURCE_CLAIM_TEMPLATE)
+        ]
+        claimed = {claim["resourceClaimTemplateName"] for pod in pods for claim in pod["spec"]["resourceClaims"]}
+        templates = {template["metadata"]["name"] for template in found}
+        return bool(claimed) and claimed <= templates
 
-    await until(pending, "the pod in the place of P exists")
-    (claim,) = pod["spec"]["resourceClaims"]
-    templates = (await world.api.get(RESOURCE_CLAIM_TEMPLATE.path(world.namespace), labelSelector=LABEL_RUN))["items"]
-    assert claim["resourceClaimTemplateName"] in {template["metadata"]["name"] for template in templates}
+    await until(claims_a_template, "the pod in the place of P and the template of its claim exist")
     _, report = await running
     assert found(report, "bandwidth")["result"] == "problem"
     assert "has no node" in found(report, "bandwidth")["found"]
