@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from benchmarks.advise.measured import SERIES, Load
 from benchmarks.advise.predicted import Times
-from pdinference.advise.verdict import Answer
+from pdinference.advise.verdict import Answer, quicker
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS
+
+_BAND: Final = ERRORS[Source.INTERPOLATED].whole_p50
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +40,15 @@ class Pair:
     @property
     def verdict(self) -> Answer:
         """The verdict of advise."""
-        return _verdict(*self.predicted)
+        return quicker(*self.predicted, _BAND)
 
     @property
     def judged(self) -> str:
         """Whether the measurement agrees: a verdict is right if that mode was faster, however little."""
         together, split = self.measured
         if self.verdict is Answer.CLOSE:
-            return "right" if _verdict(together, split) is Answer.CLOSE else "undecided"
+            return "right" if quicker(together, split, _BAND) is Answer.CLOSE else "undecided"
         return "right" if self.verdict is (Answer.SPLIT if split < together else Answer.TOGETHER) else "wrong"
-
-
-def _verdict(together: float, split: float) -> Answer:
-    if max(together, split) / min(together, split) - 1 <= ERRORS[Source.INTERPOLATED].whole_p50:
-        return Answer.CLOSE
-    return Answer.SPLIT if split < together else Answer.TOGETHER
 
 
 def pairs(predictions: Mapping[Load, Times]) -> Iterator[Pair]:

@@ -182,6 +182,19 @@ def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
     )
 
 
+def quicker(together: float, split: float, band: float) -> Answer:
+    """The mode with the shorter times.
+
+    Args:
+        together: Median time of a whole request without the split.
+        split: The same with the split, in the same unit.
+        band: Share by which they have to differ.
+    """
+    if max(together, split) / min(together, split) - 1 <= band:
+        return Answer.CLOSE
+    return Answer.SPLIT if split < together else Answer.TOGETHER
+
+
 def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
     """Without objectives the median time of a whole request decides."""
     if not rival.trial.kept:
@@ -189,14 +202,14 @@ def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
             _side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival, objectives)}.", best
         )
     band = max(_errors(best).whole_p50, _errors(rival).whole_p50)
-    mine, theirs = best.trial.whole[0], rival.trial.whole[0]
+    whole = {_side(one): one.trial.whole[0] for one in (best, rival)}
+    answer = quicker(whole[Answer.TOGETHER], whole[Answer.SPLIT], band)
+    mine, theirs = map(_ms, (whole[_side(best)], whole[_side(rival)]))
     trade = _trade(best, rival, objectives)
-    if theirs / mine - 1 <= band:
-        return Verdict(
-            Answer.CLOSE, f"Whole requests take {_ms(mine)} and {_ms(theirs)}, within {band:.0%}. {trade}", best
-        )
-    why = f"Half of all requests take {_ms(mine)} or less, with {_name(rival)} {_ms(theirs)}. {trade}"
-    return Verdict(_side(best), why, best)
+    if answer is Answer.CLOSE:
+        return Verdict(answer, f"Whole requests take {mine} and {theirs}, within {band:.0%}. {trade}", best)
+    why = f"Half of all requests take {mine} or less, with {_name(rival)} {theirs}. {trade}"
+    return Verdict(answer, why, best)
 
 
 def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
