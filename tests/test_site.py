@@ -1,18 +1,16 @@
 """The documentation site builds without a warning, and needs nothing from other hosts."""
 
+import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from aiohttp import web
 
 from e2e import images, site
 from tests.conftest import REPOSITORY
+from tests.http_server import served
 
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src"}
 
@@ -23,26 +21,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "html"
     site.build(folder)
     return folder
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files, and logs nothing."""
-
-    def log_message(self, *_args: object) -> None:
-        pass
-
-
-@contextmanager
-def static_server(folder: Path) -> Iterator[str]:
-    """A server of the files in a folder."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 class Loaded(HTMLParser):
@@ -80,19 +58,19 @@ def test_a_broken_link_fails_the_build(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("content", [None, b"another file"])
-def test_without_mermaid_the_drawings_stay_source(
+async def test_without_mermaid_the_drawings_stay_source(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    served = tmp_path / "mermaid.tgz"
     if content is not None:
-        served.write_bytes(content)
-    with static_server(tmp_path) as address:
-        monkeypatch.setattr(site, "_MERMAID_URL", f"{address}/mermaid.tgz")
+        (tmp_path / "mermaid.tgz").write_bytes(content)
+    async with served([web.static("/", tmp_path)]) as port:
+        address = f"http://127.0.0.1:{port}/mermaid.tgz"
+        monkeypatch.setattr(site, "_MERMAID_URL", address)
         monkeypatch.setattr(site, "_CACHE", tmp_path / "cache" / "mermaid.min.js")
         (tmp_path / "_static").mkdir()
-        site.add_mermaid(tmp_path)
+        await asyncio.to_thread(site.add_mermaid, tmp_path)
     warning = capsys.readouterr().err
-    assert f"{address}/mermaid.tgz" in warning
+    assert address in warning
     assert "The pages have the source of the drawings instead." in warning
     assert list((tmp_path / "_static").iterdir()) == []
 
