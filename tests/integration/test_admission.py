@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from pdinference.api.crd import definitions
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
-from tests.integration.calm import QUIET_S
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.front import in_front
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
@@ -109,17 +108,10 @@ async def test_an_operator_older_than_the_crds_ignores_a_field_with_a_default(
         workloads = [key for key in before if key[0] in {"StatefulSet", "Deployment"}]
         assert workloads
         assert {key: after[key] for key in workloads} == {key: before[key] for key in workloads}
-        await until(partial(writes_nothing, world), "nothing is left to write")
+        await calm(world, QUIET_S, counted=world.writes)  # it reads the Secret of its certificate all the time
     finally:
         for crd in definitions().values():
             await world.install_crd(crd)
-
-
-async def writes_nothing(world: World) -> bool:
-    """Whether the operator writes nothing for some seconds. It reads the Secret of its certificate all the time."""
-    mark = world.audit_mark()
-    await asyncio.sleep(QUIET_S)
-    return not world.writes(mark)
 
 
 def newer(crd: dict[str, Any]) -> dict[str, Any]:
