@@ -40,17 +40,6 @@ NAME: Final = "tiny-tiers"
 _EXAMPLE: Final = REPOSITORY / "examples" / "cpu-decode-disk-tier.yaml"
 _BLOCKS: Final = 64
 """KV blocks of an engine, of 128 tokens. Five of the requests fill them."""
-_SHAPE: Final = {
-    "model_type": "llama",
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 259,
-    "max_position_embeddings": 4096,
-}
-"""Of the tiny model (images/vllm-cpu/tiny_model.py), so that there is a memory plan."""
 _REQUESTS: Final = 16
 _WORDS: Final = 70
 _ANSWER_TOKENS: Final = 500
@@ -89,9 +78,11 @@ def draw(looks: list[Look], picture: Path) -> None:
 def _model(kubectl: Kubectl) -> Iterator[None]:
     headline("A model with a small KV cache and tiers")
     vllm = kubectl.get("pdi", DEMO)["spec"]["engine"]["image"]
-    document = example(ImageReferences(operator="", vllm=vllm), _EXAMPLE)
+    images = ImageReferences(operator="", vllm=vllm)
+    document = example(images, _EXAMPLE)
     document["spec"]["engine"]["args"] = {"num-gpu-blocks-override": _BLOCKS}
-    document["spec"]["model"]["architecture"] = {"config": _SHAPE}
+    # The same model, whose architecture the demo's example has. So there is a memory plan.
+    document["spec"]["model"]["architecture"] = example(images)["spec"]["model"]["architecture"]
     apply(kubectl, document)
     try:
         wait_ready(kubectl, NAME)
