@@ -63,6 +63,13 @@ def test_a_response_is_read() -> None:
     assert found.canary == Canary(Verification.VERIFIED, "r1", tokens=512, distance=0.01)
 
 
+def test_a_fault_has_its_d_pod() -> None:
+    states = {'state="failed",decode="d1"': 1, 'decode="",state="off"': 0}
+    found = read("".join(f"pdinference_router_verification{{{labels}}} {one}\n" for labels, one in states.items()))
+    assert found is not None
+    assert (found.canary.state, found.canary.decode) == (Verification.FAILED, "d1")
+
+
 @pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "+Inf"])
 def test_a_number_that_is_none_counts_as_absent(lie: str) -> None:
     found = read(TEXT.replace("1e+09", lie).replace(" 512", f" {lie}"))
@@ -119,4 +126,7 @@ def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
     assert facts.counted.waiting_seconds == 30, "no more than all of the time"
     assert facts.counted.handed_over is None, "a router of an older version does not count them"
     assert facts.canary == Canary(Verification.WRONG_ANSWER, "r2")
+    pair = [windowed(reading(0, 0, canary=Canary(Verification.FAILED, "r1", decode=pod))) for pod in ("d1", "d2")]
+    for one, other in (pair, reversed(pair)):
+        assert transfer_facts("r1", one, [other]).canary.decode == "d1", "the order of router pods causes no write"
     assert transfer_facts("r1", window, []).canary.state is Verification.VERIFIED

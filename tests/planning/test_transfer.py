@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, KV_TRANSFER
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status import StatusInputs
-from pdinference.planning.transfer import FAULTS, Canary, Counted, Path, TransferFacts
+from pdinference.planning.transfer import FAULTS, Canary, Counted, Path, TransferFacts, outline
 from pdinference.planning.transitions import transitions
 from tests.conftest import REPOSITORY
 from tests.planning.statuses import NOW, SERVING, built, conditions, pod
@@ -25,6 +25,7 @@ RANKS = Path(gpus=True, ranks=4)
 RANKS_RDMA = Path(gpus=True, ranks=4, rdma=4)
 VERIFIED = Canary(Verification.VERIFIED, "r1", age=10, tokens=512, distance=0.01, limit=0.2)
 NEVER_VERIFIED = Canary(Verification.OFF, "r1")
+D_PODS = [one.name for one in SERVING.pods if one.role is Role.DECODE]
 # A load that is light for NVLink: 1,000 transfers of 0.131 GB in 300 s, at 66 GB/s.
 LIGHT = Counted(
     parameter_tokens=1_000_000,
@@ -332,6 +333,32 @@ def test_a_new_revision_begins_anew() -> None:
     assert judged(wrong, new, minutes=0.5) == ("Unknown", "NoRequestsYet")
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (Verification.WRONG_ANSWER, "A canary through P and D pod {} of revision r1 did not get the answer of P alone"),
+        (Verification.COMPUTED_BY_DECODE, "D computed the prompt of a canary through P and D pod {} of revision r1."),
+        (Verification.FAILED, "A canary through P and D pod {} of revision r1 failed."),
+    ],
+)
+@pytest.mark.parametrize("engine", ["", "/decode-1"])
+def test_the_fault_of_one_d_pod_names_it_if_there_is_such_a_pod(state: Verification, words: str, engine: str) -> None:
+    pod = D_PODS[0] + engine
+    assert words.format(pod) in of(after(facts(canary=Canary(state, "r1", decode=pod)))).message
+    other = after(facts(canary=Canary(state, "r1", decode="x" * 999)))
+    assert "xxx" not in other.model_dump_json()
+
+
+def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:
+    one, other = (Canary(Verification.FAILED, "r1", decode=pod) for pod in ("d1", "d2"))
+    pods = tuple(replace(pod(Role.DECODE), name=name) for name in ("d1", "d2"))
+    status = built(replace(inputs(facts(canary=one)), pods=pods))
+    assert built(replace(inputs(facts(canary=one)), pods=pods), status, NOW + timedelta(hours=1)) == status
+    moved = built(replace(inputs(facts(canary=other)), pods=pods), status, NOW + timedelta(hours=1))
+    assert "D pod d2" in of(moved).message
+    assert outline(facts(canary=one)) != outline(facts(canary=other)), "so that the status is computed again"
+
+
 def test_wrong_answers_stay_until_a_canary_shows_otherwise() -> None:
     wrong = facts(canary=Canary(Verification.WRONG_ANSWER, "r1"))
     pending = facts(canary=Canary(Verification.PENDING, "r1"))
@@ -388,7 +415,16 @@ maybe = st.none() | number
 anything = st.builds(
     TransferFacts,
     st.sampled_from(["r1"]),
-    st.builds(Canary, st.sampled_from(Verification), st.just("r1"), maybe | st.just(math.inf), maybe, maybe, maybe),
+    st.builds(
+        Canary,
+        st.sampled_from(Verification),
+        st.just("r1"),
+        maybe | st.just(math.inf),
+        maybe,
+        maybe,
+        maybe,
+        st.sampled_from([*D_PODS, "none", ""]),
+    ),
     st.sampled_from([0.0, 30.0, 300.0]),
     st.builds(Counted, number, number, number, *([maybe] * 6), number, number, *([maybe] * 3)),
 )

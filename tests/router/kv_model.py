@@ -1,13 +1,15 @@
 """A model behind vLLM's API, whose answer depends on the KV cache of the whole prompt. Its transfer can have faults."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from tests.router.engines import Fleet
+from tests.router.engines import Engine, Fleet, P
 
 Kv = tuple[int, ...]
 """KV cache of a prompt: a number for each token."""
@@ -61,10 +63,15 @@ class Half(Transfer):
 
 
 class KvModel:
-    """Serves in the pods `p` and `d` of a fleet.
+    """Serves in the pods of a fleet.
 
     Attributes:
         transfer: Moves KV cache from P to D.
+        faulty: Transfers to single D pods, by name.
+        ways: The P and the D pod of each transfer.
+        at_d: Number of transfers under way.
+        most: The largest number of them.
+        needed: Number of them under way that lets them end; 0 for any.
         noise: Share by which D's probabilities differ from P's, as rounding does.
         counts: Whether D counts where KV cache is from.
         sees: What of the prompt the answer depends on.
@@ -79,6 +86,10 @@ class KvModel:
 
     def __init__(self, world: Fleet, transfer: Transfer | None = None) -> None:
         self.transfer = transfer or Transfer()
+        self.faulty: dict[str, Transfer] = {}
+        self.ways: list[tuple[str, str]] = []
+        self.at_d = self.most = self.needed = 0
+        self._enough = asyncio.Condition()
         self.noise = 0.0
         self.counts = True
         self.sees: Callable[[Kv], object] = lambda kv: kv
@@ -89,12 +100,18 @@ class KvModel:
         self.refuses: Callable[[str, dict[str, Any]], bool] = lambda _path, _body: False
         self.d_refuses: Callable[[dict[str, Any]], bool] = lambda _body: False
         self.others: list[tuple[int, int]] = []
-        self._decode = world["d"]
-        world["p"].fault = self._in_parameter
-        world["d"].fault = self._in_decode
-        self._count(0, 0)
+        for engine in world.engines.values():
+            self.serve(engine)
 
-    async def _in_parameter(self, request: web.Request) -> web.Response:
+    def serve(self, engine: Engine) -> None:
+        """Serve in a pod."""
+        if engine.role is P:
+            engine.fault = partial(self._in_parameter, engine)
+        else:
+            engine.fault = partial(self._in_decode, engine)
+            self._count(engine, 0, 0)
+
+    async def _in_parameter(self, engine: Engine, request: web.Request) -> web.Response:
         body = json.loads(await request.read() or b"{}")
         if self.refuses(request.path, body):
             return web.json_response({"error": {"message": "by the test", "code": 400}}, status=400)
@@ -105,10 +122,10 @@ class KvModel:
             self.alone.append(kv)
             return self._answer(kv, 0.0, body)
         self.for_decode.append(kv)
-        found = {"remote_engine_id": "p", "number": len(self.for_decode) - 1} if self.hands_over else None
+        found = {"remote_engine_id": engine.name, "number": len(self.for_decode) - 1} if self.hands_over else None
         return web.json_response({"choices": [{}], "kv_transfer_params": found})
 
-    async def _in_decode(self, request: web.Request) -> web.Response:
+    async def _in_decode(self, engine: Engine, request: web.Request) -> web.Response:
         if request.path == "/v1/models":
             return web.json_response({"data": [{"id": "m", "max_model_len": self.longest}]})
         body = json.loads(await request.read())
@@ -116,18 +133,39 @@ class KvModel:
             return web.json_response({"error": {"message": "by the test", "code": 400}}, status=400)
         if (found := body.get("kv_transfer_params")) is None:
             return self._answer(_kv(body["prompt"]), self.noise, body)
+        self.ways.append((found["remote_engine_id"], engine.name))
+        await self._wait_for_others()
         number = found["number"]
-        self.transfer.before = self.for_decode[number - 1] if number else ()
+        transfer = self.faulty.get(engine.name, self.transfer)
+        transfer.before = self.for_decode[number - 1] if number else ()
         sent = self.for_decode[number]
-        kv, moved = self.transfer(sent)
-        self._count(moved, len(sent) - moved)
+        kv, moved = transfer(sent)
+        self._count(engine, moved, len(sent) - moved)
         if self.others:
-            self._count(*self.others.pop())
+            self._count(engine, *self.others.pop())
         return self._answer(kv, self.noise, body)
 
-    def _count(self, moved: int, computed: int) -> None:
+    async def _wait_for_others(self) -> None:
+        self.at_d += 1
+        self.most = max(self.most, self.at_d)
+        try:
+            async with self._enough:
+                if self.at_d >= self.needed:
+                    self.needed = 0
+                    self._enough.notify_all()
+                await self._enough.wait_for(lambda: not self.needed)
+        finally:
+            self.at_d -= 1
+
+    async def go_on(self) -> None:
+        """Let transfers end."""
+        async with self._enough:
+            self.needed = 0
+            self._enough.notify_all()
+
+    def _count(self, engine: Engine, moved: int, computed: int) -> None:
         if self.counts:
-            counters = self._decode.counters
+            counters = engine.counters
             counters[FROM_P] = counters.get(FROM_P, 0) + moved
             counters[COMPUTED] = counters.get(COMPUTED, 0) + computed
 

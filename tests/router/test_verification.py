@@ -4,6 +4,8 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -52,11 +54,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "_COUNTERS_S", (0.0, 0.0))
     monkeypatch.setattr(verification, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(verification, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(verification, "_ROUND_S", 0.01)
 
 
 @asynccontextmanager
-async def model(transfer: Transfer | None = None) -> AsyncIterator[tuple[Fleet, KvModel, Canary]]:
-    async with fleet("p", "d") as world:
+async def model(transfer: Transfer | None = None, *names: str) -> AsyncIterator[tuple[Fleet, KvModel, Canary]]:
+    async with fleet(*(names or ("p", "d"))) as world:
         dispatcher = Dispatcher(world.pods, world.client, Rules(HANDOVERS["nixl"], policies("least_loaded")))
         yield world, KvModel(world, transfer), Canary(dispatcher, Telemetry(Metrics(), Tracer(None)), Share())
 
@@ -75,7 +78,7 @@ async def exported(world: Fleet) -> str:
     async with world.client.get(f"{world.state}/metrics") as answer:
         lines = (await answer.text()).splitlines()
     (state,) = (line for line in lines if line.startswith(f"{METRIC_VERIFICATION}{{") and line.endswith(" 1.0"))
-    return state.split('"')[1]
+    return state.partition('state="')[2].partition('"')[0]
 
 
 async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
@@ -345,16 +348,22 @@ async def test_it_waits_for_pods() -> None:
         assert not served.for_decode
 
 
-def test_canaries_are_a_small_part_of_the_load() -> None:
+def after(seconds: float, state: Verification = Verification.VERIFIED) -> Verifier:
+    """A verifier whose last canary took so long."""
     verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
-    assert verifier._pause(0.1) == 600
-    assert verifier._pause(2.0) == 2000
-    assert verifier._pause(60.0) == 3600
+    verifier._last = replace(verifier._last, seconds=seconds, outcome=Outcome(state, ""))
+    return verifier
+
+
+def test_canaries_are_a_small_part_of_the_load() -> None:
+    assert after(0.1)._pause == 600
+    assert after(2.0)._pause == 2000
+    assert after(60.0)._pause == 3600
 
 
 async def test_a_service_that_is_always_busy_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A canary waits for rest, but not forever: the verdict would be of a state long ago."""
-    for name, seconds in (("_REPEATED_S", 0.0), ("_SELDOM_S", 0.05), ("_LOAD", 0), ("_IDLE_S", 0.01)):
+    for name, seconds in (("_REPEATED_S", 0.0), ("_SELDOM_S", 0.05), ("_LOAD", 0)):
         monkeypatch.setattr(verification, name, seconds)
     async with model() as (world, served, by):
         decode = next(pod for pod in world.pods if pod.observed.name == "d")
@@ -374,11 +383,11 @@ async def test_a_service_that_is_always_busy_is_checked_again(monkeypatch: pytes
 
 
 def test_canaries_under_load_are_a_thousandth_of_the_time_at_most() -> None:
-    verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
-    assert verifier._patience(0.5) == 3600
-    assert verifier._patience(48.0) == 48_000
+    assert after(0.5)._patience == 3600
+    assert after(48.0)._patience == 48_000
+    verifier = after(0.5)
     verifier._failures = 1
-    assert verifier._patience(0.5) == 600, "a fault may have ended"
+    assert verifier._patience == 600, "a fault may have ended"
 
 
 async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> None:
@@ -388,4 +397,175 @@ async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> N
         world["p"].fault = status(500)
         await verifier.once()
         assert verifier.state is Verification.FAILED
-        assert verifier._pause(60.0) < 60
+        verifier._last = replace(verifier._last, seconds=60.0)
+        assert verifier._pause < 60
+
+
+MANY = ("p1", "p2", "d1", "d2", "d3", "d4", "d5", "d6")
+
+
+def tried(served: KvModel) -> list[str]:
+    """The D pods in the order of their canaries, each of which has two prompts."""
+    return [decode for decode, _ in groupby(decode for _, decode in served.ways)]
+
+
+async def test_each_d_pod_is_tried_before_the_router_is_ready() -> None:
+    async with model(None, *MANY) as (world, served, by):
+        verifier = Verifier(world.pods, by, "Required")
+        served.needed = 4
+        await verifier.once()
+        assert not verifier.refusal
+        assert sorted(decode for _, decode in served.ways) == sorted([*MANY[2:], *MANY[2:]])
+        assert {parameter for parameter, _ in served.ways} == {"p1", "p2"}, "P pods take turns"
+        assert served.most == 4, "a few at once, so that many D pods do not take long"
+
+
+async def test_engines_that_share_a_pod_are_tried_with_each_other() -> None:
+    names = ("a/p", "a/d1", "a/d2", "b/p", "b/d1", "c/d1")
+    async with model(None, *names) as (world, served, by):
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert set(served.ways) == {("a/p", "a/d1"), ("a/p", "a/d2"), ("b/p", "b/d1")}
+        assert not verifier.refusal, "requests to the D of c need no KV transfer"
+
+
+@pytest.mark.parametrize(("fault", "state"), [*FAULTY, (None, Verification.FAILED)])
+async def test_the_fault_of_one_d_pod_is_found_before_requests_come(
+    fault: type[Transfer] | None, state: Verification
+) -> None:
+    async with model(None, *MANY) as (world, served, by):
+        if fault is None:
+            world["d4"].fault = abort
+        else:
+            served.faulty["d4"] = fault()
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert verifier.state is state
+        assert f" to d4 is not verified ({state})" in verifier.refusal
+        before = len(served.ways)
+        await verifier.once()
+        assert {decode for _, decode in served.ways[before:]} <= {"d4"}, "the others are verified"
+        assert state in verifier.refusal
+        if fault is None:
+            served.serve(world["d4"])
+        served.faulty.clear()
+        await verifier.once()
+        assert not verifier.refusal
+        assert verifier.state is Verification.VERIFIED
+
+
+async def test_a_router_becomes_ready_when_a_d_pod_with_a_fault_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_FIRST_PAUSE_S", "_LONGEST_PAUSE_S"):
+        monkeypatch.setattr(verification, name, 3600.0)
+    async with fleet("p", "d1", "d2") as world:
+        served = KvModel(world)
+        served.faulty["d2"] = Zeros()
+        await world.restart(verification="Required")
+
+        async def refused() -> bool:
+            return "to d2 is not verified (wrong_answer)" in (await readiness(world))[1]
+
+        async def ready() -> bool:
+            return (await readiness(world))[0] == 200
+
+        await until(refused, "the fault is found")
+        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",state="wrong_answer"}}') == 1
+        sent = len(served.ways)
+        world.observe("d2")
+        await until(ready, "the router is ready")
+        assert await exported(world) == Verification.VERIFIED
+        assert len(served.ways) == sent, "what is verified is not tried again"
+
+
+@pytest.mark.parametrize("fault", [None, Zeros])
+async def test_a_d_pod_that_joins_does_not_delay_readiness_and_is_next(fault: type[Transfer] | None) -> None:
+    async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
+        if fault is not None:
+            served.faulty["d3"] = fault()
+        world.observe("d3")
+        served.needed = 3
+        verifier = Verifier(world.pods, by, "Required")
+        opens = asyncio.create_task(verifier.once())
+
+        async def under_way() -> bool:
+            return served.at_d == 2
+
+        await until(under_way, "two D pods are being tried")
+        world.observe()
+        await served.go_on()
+        await opens
+        assert not verifier.refusal
+        assert "d3" not in tried(served)
+        await verifier.once()
+        assert tried(served)[-1] == "d3"
+        assert not verifier.refusal, "a revision that serves stays in service"
+        assert verifier.state is (Verification.VERIFIED if fault is None else Verification.WRONG_ANSWER)
+
+
+async def test_a_d_pod_that_joins_is_tried_at_rest_at_once_and_under_load_seldom() -> None:
+    now = 0.0
+    async with model(None, "p", "d1", "d2") as (world, served, by):
+        world.observe("d2")
+        verifier = Verifier(world.pods, by, "Required", clock=lambda: now)
+        await verifier.once()
+        verifier._last = replace(verifier._last, seconds=0.5)
+        assert not verifier._is_due()
+        world.observe()
+        assert verifier._is_due()
+        busy = next(pod for pod in world.pods if pod.observed.name == "d1")
+        with busy.sending(Client(), 0):
+            assert not verifier._is_due()
+            now = 499.0
+            assert not verifier._is_due()
+            now = 500.0
+            assert verifier._is_due(), "so this canary and the last one are a thousandth of the time"
+            await verifier.once()
+            assert tried(served)[-1] == "d2"
+            now = 1100.0
+            assert not verifier._is_due(), "each D pod has been tried"
+
+
+async def test_a_d_pod_that_was_not_ready_is_forgotten_and_tried_again() -> None:
+    async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
+        served.faulty["d3"] = Zeros()
+        verifier = Verifier(world.pods, by, "Warn")
+        for _ in range(3):
+            await verifier.once()
+        states = [verifier.state]
+        world.observe("d3")
+        await verifier.once()
+        states.append(verifier.state)
+        assert states == [Verification.WRONG_ANSWER, Verification.VERIFIED]
+        world.observe()
+        await verifier.once()
+        assert tried(served) == ["d1", "d2", "d3", "d1", "d3"]
+
+
+async def test_the_state_is_that_of_the_worst_d_pod() -> None:
+    """Otherwise a fault of one would end in the status with the next canary to another one."""
+    async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
+        served.faulty |= {"d1": Nothing(), "d2": Zeros()}
+        verifier = Verifier(world.pods, by, "Warn")
+        for _ in range(3):
+            await verifier.once()
+        assert sorted(tried(served)) == ["d1", "d2", "d3"]
+        for _ in range(2):
+            await verifier.once()
+            assert verifier.state is Verification.WRONG_ANSWER
+        assert "d3" not in tried(served)[3:], "a D pod with a fault is tried before those without"
+        served.faulty.clear()
+        for _ in range(2):
+            await verifier.once()
+        assert verifier.state is Verification.VERIFIED
+
+
+async def test_the_router_of_a_revision_that_serves_opens_after_one_canary() -> None:
+    async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
+        world["d1"].counters |= {f"{ANSWERS}_count": 7, f"{ANSWERS}_sum": 8}
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert not verifier.refusal
+        assert len(tried(served)) == 1
+        for _ in range(2):
+            await verifier.once()
+        assert sorted(tried(served)) == ["d1", "d2", "d3"]

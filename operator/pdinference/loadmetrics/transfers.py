@@ -66,6 +66,7 @@ class TransferExposition:
         self._counted: dict[str, float] = {}
         self._canary: dict[str, float] = {}
         self._states: list[Verification] = []
+        self._decode = ""
 
     def take(self, line: bytes) -> None:
         """Add a line.
@@ -85,13 +86,14 @@ class TransferExposition:
             self._canary[number] = found.value
         elif found.value == 1 and (state := _STATES.get(series)) is not None:
             self._states.append(state)
+            self._decode = found.labels.get(b"decode", b"").decode(errors="replace")
 
     def reading(self, at: float, revision: str) -> TransferReading | None:
         """What the lines say; None if they are of a router that does not report the KV transfer."""
         state = self._states[0] if len(self._states) == 1 else None
         if state is None and "parameter_tokens" not in self._counted:
             return None
-        canary = Canary(state or Verification.OFF, revision, **self._canary)
+        canary = Canary(state or Verification.OFF, revision, decode=self._decode, **self._canary)
         return TransferReading(at, Counted(**self._counted), canary)
 
 
@@ -173,6 +175,6 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
     )
 
 
-def _rank(canary: Canary) -> int:
-    """The position of a fault among faults. Of canaries without one, the first is taken."""
-    return FAULTS.index(canary.state) if canary.state in FAULTS else len(FAULTS)
+def _rank(canary: Canary) -> tuple[int, str]:
+    """The position of a fault among faults, in any order of router pods. Without one, the first canary is taken."""
+    return (FAULTS.index(canary.state), canary.decode) if canary.state in FAULTS else (len(FAULTS), "")

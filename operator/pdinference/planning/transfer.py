@@ -86,7 +86,7 @@ ON_CPU: Final = Path()
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The last canary of a router pod; None where it did not report a number.
+    """The canary whose outcome a router pod reports; None where it did not report a number.
 
     Attributes:
         state: Its result.
@@ -95,6 +95,7 @@ class Canary:
         tokens: Tokens of its prompt.
         distance: How far the answer through P and D was from the answer of P alone.
         limit: From this distance on, the answer is wrong.
+        decode: D pod in which it found a fault; empty without one. Untrusted.
     """
 
     state: Verification = Verification.OFF
@@ -103,6 +104,7 @@ class Canary:
     tokens: float | None = None
     distance: float | None = None
     limit: float | None = None
+    decode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +238,16 @@ def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
     found = rates(facts, ON_CPU, ways=1)
     if found is None:
-        return facts.revision, facts.canary.state
+        return facts.revision, facts.canary.state, facts.canary.decode
     shares = (found.by_decode, found.failed, found.expired, found.busy)
     steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
-    return facts.revision, facts.canary.state, steps, round(2 * math.log2(1 + (found.speed or 0.0)))
+    return (
+        facts.revision,
+        facts.canary.state,
+        facts.canary.decode,
+        steps,
+        round(2 * math.log2(1 + (found.speed or 0.0))),
+    )
 
 
 def _speed(moved: float, seconds: float) -> float | None:

@@ -169,12 +169,14 @@ Rate = Annotated[float, Field(ge=0, le=1e15), WithJsonSchema({"type": "number"})
 
 
 class VerificationStatus(ApiModel):
-    """The last canary of a router: through P and D, and through P alone."""
+    """A canary of a router: through P and D, and through P alone."""
 
     state: str = ""
     """State of the verification."""
     revision: str = ""
     """Revision that it went through."""
+    decode_pod: str = ""
+    """D pod in which it found a fault; in pods that P and D share, with its instance."""
     completion_time: Moment | None = None
     """When it ended, as of observedTime. Later ones with the same state update nothing."""
     prompt_tokens: Count | None = None
@@ -221,7 +223,7 @@ class TransferStatus(ApiModel):
     inferred_transport: str = ""
     """TCP or NVLinkOrRDMA, inferred from the speed; empty if unknown."""
     verification: VerificationStatus = Field(default_factory=VerificationStatus)
-    """The last canary."""
+    """The last canary, or the one with the worst fault among the D pods."""
 
 
 class AttainmentStatus(ApiModel):

@@ -79,7 +79,7 @@ def transfer(
     inputs: StatusInputs, previous: Status, now: datetime
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
     """The condition and the numbers; as last written while no router pod reports, and before that the path alone."""
-    path, facts = inputs.transfer_path, inputs.transfer
+    path, facts = inputs.transfer_path, _of_known_pods(inputs)
     if path is None or (facts is not None and _has_no_p(inputs, path, facts.revision)):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
@@ -102,6 +102,14 @@ def transfer(
     if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
+
+
+def _of_known_pods(inputs: StatusInputs) -> TransferFacts | None:
+    """The facts without names of pods that there are not: what router pods report is untrusted."""
+    facts = inputs.transfer
+    if facts is None or facts.canary.decode.partition("/")[0] in {pod.name for pod in inputs.pods}:
+        return facts
+    return replace(facts, canary=replace(facts.canary, decode=""))
 
 
 def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:

@@ -44,7 +44,7 @@ def _transferring(numbers: TransferStatus, _path: Path) -> str:
 
 
 def _verified(numbers: TransferStatus, _path: Path) -> str:
-    return f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}."
+    return f"A canary{_way(numbers)} got the answer of P alone{_compared(numbers)}."
 
 
 def _saturated(numbers: TransferStatus, path: Path) -> str:
@@ -68,7 +68,7 @@ def _slow(numbers: TransferStatus, path: Path) -> str:
 
 def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
     found = (
-        f"D computed the prompt of a canary{_revision(numbers)}"
+        f"D computed the prompt of a canary{_way(numbers)}"
         if numbers.verification.state == Verification.COMPUTED_BY_DECODE
         else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
     )
@@ -77,7 +77,7 @@ def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
 
 def _failing(numbers: TransferStatus, _path: Path) -> str:
     found = (
-        f"A canary through P and D{_revision(numbers)} failed"
+        f"A canary{_way(numbers)} failed"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
         "expired: P released the KV cache before D had read it"
@@ -87,7 +87,7 @@ def _failing(numbers: TransferStatus, _path: Path) -> str:
 
 def _wrong_answers(numbers: TransferStatus, _path: Path) -> str:
     return (
-        f"A canary through P and D{_revision(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
+        f"A canary{_way(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
         f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}"
     )
 
@@ -110,9 +110,11 @@ def _state(numbers: TransferStatus) -> str:
     return f" (transfer.verification: {state.replace('_', ' ')})" if state else ""
 
 
-def _revision(numbers: TransferStatus) -> str:
-    revision = numbers.verification.revision
-    return f" of revision {revision}" if revision else ""
+def _way(numbers: TransferStatus) -> str:
+    """What a canary went through."""
+    found = numbers.verification
+    pod = f"D pod {found.decode_pod}" if found.decode_pod else "D"
+    return f" through P and {pod}{f' of revision {found.revision}' if found.revision else ''}"
 
 
 def _compared(numbers: TransferStatus) -> str:

@@ -23,6 +23,7 @@ def transfer_numbers(
         "verification": VerificationStatus(
             state=facts.canary.state,
             revision=facts.canary.revision,
+            decode_pod=facts.canary.decode,
             completion_time=_ago(facts.canary.age, now),
             prompt_tokens=_whole(facts.canary.tokens),
             distance=figures(facts.canary.distance),
@@ -52,9 +53,13 @@ def transfer_numbers(
 
 def has_moved(fresh: TransferStatus, known: TransferStatus) -> bool:
     """Whether numbers differ so far from the written ones that they are written again."""
-    if (fresh.verification.state, fresh.path_reason) != (known.verification.state, known.path_reason):
+    if fresh.path_reason != known.path_reason or _found(fresh.verification) != _found(known.verification):
         return True
     return any(far(getattr(known, name), getattr(fresh, name)) for name, far in _DISTANCES.items())
+
+
+def _found(verification: VerificationStatus) -> tuple[str, str]:
+    return verification.state, verification.decode_pod
 
 
 def _far_in_points(old: float | None, new: float | None) -> bool:
