@@ -202,8 +202,8 @@ version: setup ## Set the version in all files that name it: make version V=0.2.
 	@$(MAKE) --no-print-directory generate
 
 .PHONY: docs
-docs: setup ## The documentation site, into build/site/html; a broken link is an error
-	$(RUN) python -m e2e.site
+docs: setup ## The documentation site, into build/site/html, and with VERSIONS=folder beside sites of other versions
+	$(RUN) python -m e2e.site $(if $(VERSIONS),--versions '$(VERSIONS)')
 
 .PHONY: down
 down: setup ## Stop local clusters; build results stay, so that the next demo starts quickly

@@ -1,6 +1,7 @@
 """The documentation site: Sphinx with the settings in docs/site/conf.py.
 
     uv run python -m e2e.site     # or `make docs`; into build/site/html/
+    uv run python -m e2e.site --versions FOLDER     # also into FOLDER/<version>/, beside other versions
 
 A warning is an error, so a link or anchor that does not exist fails. The site loads nothing from other hosts. Mermaid,
 which renders the drawings, is downloaded once and kept; after that a build needs no network. Without it, pages have the
@@ -9,6 +10,8 @@ source of the drawings.
 
 import hashlib
 import io
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +23,7 @@ import click
 import httpx
 
 from e2e import images
+from e2e.version import VERSION_NUMBER
 
 FOLDER: Final = images.REPOSITORY / "build" / "site"
 PAGES: Final = FOLDER / "html"
@@ -98,13 +102,39 @@ def add_mermaid(pages: Path) -> None:
         click.echo(f"Warning: {error}\nThe pages have the source of the drawings instead.", err=True)
 
 
-def main() -> None:
+def add_version(pages: Path, folder: Path, name: str) -> None:
+    """Put a site beside those of other versions. Its pages then have a menu of versions (static/versions.js).
+
+    Args:
+        pages: The site.
+        folder: Has a site for each version, and opens the latest one.
+        name: The version. A site of the same version is replaced.
+    """
+    own = folder / name
+    if own.exists():
+        shutil.rmtree(own)
+    shutil.copytree(pages, own)
+    found = [each.name for each in folder.iterdir() if re.fullmatch(VERSION_NUMBER, each.name)]
+    names = sorted(found, key=lambda each: [int(number) for number in each.split(".")], reverse=True)
+    (folder / "versions.json").write_text(json.dumps(names) + "\n", encoding="utf-8")
+    opens = (SETTINGS / "root" / "index.html").read_text(encoding="utf-8").replace("docs/", f"{names[0]}/docs/")
+    (folder / "index.html").write_text(opens, encoding="utf-8")
+
+
+@click.command()
+@click.option(
+    "--versions", type=click.Path(path_type=Path, file_okay=False), help="Folder with a site for each version."
+)
+def main(versions: Path | None) -> None:
     """Build the site, and say where it is."""
     try:
         build()
     except SiteError as error:
         raise SystemExit(f"Error: {error}") from error
     add_mermaid(PAGES)
+    if versions is not None:
+        add_version(PAGES, versions, images.project_version())
+        click.echo(f"{versions}/index.html")
     click.echo(f"{PAGES.relative_to(images.REPOSITORY)}/index.html")
 
 

@@ -18,7 +18,7 @@ import click
 from e2e import programs
 from e2e.images import REPOSITORY
 
-_NUMBER: Final = r"\d+\.\d+\.\d+"
+VERSION_NUMBER: Final = r"\d+\.\d+\.\d+"
 PLACES: Final[Mapping[str, str]] = {
     "pyproject.toml": r'^version = "',
     "uv.lock": r'^name = "pdinference"\nversion = "',
@@ -57,7 +57,7 @@ def set_version(number: str, repository: Path = REPOSITORY, *, places: Mapping[s
     Raises:
         VersionError: It is no such number, or a file has no place for it.
     """
-    if not re.fullmatch(_NUMBER, number):
+    if not re.fullmatch(VERSION_NUMBER, number):
         raise VersionError(f"{number} is not a version such as 0.2.0: give three numbers.")
     texts = {
         repository / path: _with_version(path, (repository / path).read_text(encoding="utf-8"), before, number)
@@ -68,7 +68,7 @@ def set_version(number: str, repository: Path = REPOSITORY, *, places: Mapping[s
 
 
 def _with_version(path: str, text: str, before: str, number: str) -> str:
-    written, count = re.subn(rf"((?:{before})){_NUMBER}", rf"\g<1>{number}", text, flags=re.MULTILINE)
+    written, count = re.subn(rf"((?:{before})){VERSION_NUMBER}", rf"\g<1>{number}", text, flags=re.MULTILINE)
     if not count:
         raise VersionError(f"{path} has no version after `{before}`: correct its place in e2e/version.py.")
     return written

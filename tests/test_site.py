@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx
 import pytest
 from aiohttp import web
 
@@ -85,3 +86,16 @@ def test_every_page_is_in_the_navigation(pages: Path) -> None:
     """Sphinx fails for a page that is in no list; this finds pages that it does not read at all."""
     names = (page.relative_to(REPOSITORY).with_suffix(".html") for page in (REPOSITORY / "docs").rglob("*.md"))
     assert [str(name) for name in names if not (pages / name).exists()] == []
+
+
+def test_versions_lie_beside_each_other_and_the_latest_opens(tmp_path: Path) -> None:
+    (tmp_path / "site" / "docs").mkdir(parents=True)
+    (tmp_path / "versions" / ".git").mkdir(parents=True)
+    for name in ("0.9.0", "0.10.1", "0.2.0", "0.9.0"):
+        (tmp_path / "site" / "docs" / "index.html").write_text(name, encoding="utf-8")
+        site.add_version(tmp_path / "site", tmp_path / "versions", name)
+    with static_server(tmp_path / "versions") as address:
+        names = httpx.get(f"{address}/versions.json").json()
+        assert names == ["0.10.1", "0.9.0", "0.2.0"]
+        assert [httpx.get(f"{address}/{name}/docs/index.html").text for name in names] == names
+        assert "url=0.10.1/docs/index.html" in httpx.get(address).text
