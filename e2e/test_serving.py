@@ -11,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from e2e import damaging_plugin
 from e2e.conftest import NAME, Serving
 from e2e.console import say
 from e2e.faults import kill, kill_operators
@@ -21,6 +22,7 @@ from e2e.requests import chat, complete, load_adapter
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import (
+    ENGINE_CONTAINER,
     ENGINE_PORT,
     ENGINE_ROLES,
     LABEL_NAME,
@@ -226,6 +228,43 @@ def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: 
         assert conditions(seen)["Ready"]["status"] == "True"
         assert seen["status"]["servingRevision"] == good
         assert f"Revision {good} keeps answering" in conditions(seen)["Progressing"]["message"]
+        client.wait_for(more=10)
+
+        apply(serving.kubectl, serving.example)
+        settled(serving)
+        client.wait_for(more=5)
+        assert client.unanswered() == []
+
+
+def test_a_revision_whose_kv_cache_arrives_damaged_gets_no_request(serving: Serving) -> None:
+    """D's vLLM zeroes what it receives. Its answers have status 200, and its counters are those of a right transfer."""
+    good = settled(serving)["status"]["revision"]
+    keys = {f"file-{number}": path for number, path in enumerate(damaging_plugin.FILES)}
+    data = {key: damaging_plugin.FILES[path] for key, path in keys.items()}
+    apply(serving.kubectl, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "damage"}, "data": data})
+    files = {"name": "damage", "items": [{"key": key, "path": path} for key, path in keys.items()]}
+    vllm = {
+        "name": ENGINE_CONTAINER,
+        "env": [{"name": "PYTHONPATH", "value": "/damage"}],
+        "volumeMounts": [{"name": "damage", "mountPath": "/damage"}],
+    }
+    overlay = {"spec": {"containers": [vllm], "volumes": [{"name": "damage", "configMap": files}]}}
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        apply(serving.kubectl, edited(serving, decode={"podTemplate": overlay}))
+
+        def found() -> str | None:
+            condition = conditions(serving.resource()).get("KVTransfer", {})
+            return condition["message"] if condition.get("reason") == "WrongAnswers" else None
+
+        message = wait_until("the damage to be found", found, timeout=300)
+        say(message)
+        seen = serving.resource()
+        new = seen["status"]["revision"]
+        assert new != good
+        assert f"of revision {new} " in message
+        assert "limit 0.15" in message
+        assert seen["status"]["servingRevision"] == good
+        assert conditions(seen)["Ready"]["status"] == "True"
         client.wait_for(more=10)
 
         apply(serving.kubectl, serving.example)
