@@ -105,12 +105,12 @@ class Reconciler:
         if reason == INVALID:
             self._metrics.errors.labels(INVALID).inc()
         fresh = left_alone_status(
-            reason,
             error.with_consequence(_LEFT_ALONE),
             error.memory,
             generation=resource.generation,
             previous=status_of(resource),
             now=self._snapshotter.now(),
+            reason=reason,
         )
         written = await self._reporter.report(resource, fresh)
         return Result(retry=not written, requeue_after=examine_again_after(error))

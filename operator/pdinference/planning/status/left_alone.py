@@ -19,17 +19,23 @@ _UNKNOWN = "The operator knows no valid spec of this resource. It leaves its chi
 
 
 def left_alone_status(
-    reason: str, message: str, memory: MemoryVerdict, *, generation: int, previous: Status, now: datetime
+    message: str,
+    memory: MemoryVerdict,
+    *,
+    generation: int,
+    previous: Status,
+    now: datetime,
+    reason: str = INVALID,
 ) -> Status:
     """The status with the error of the spec; conditions of existing children are Unknown.
 
     Args:
-        reason: `InvalidSpec` or `Paused`.
         message: The error of the spec, or that it is withheld.
         memory: Whether the model fits; that may be the error.
         generation: Of the stored spec.
         previous: The status so far.
         now: The time.
+        reason: `InvalidSpec` or `Paused`.
     """
     created = bool(previous.revision)
     types = [READY]
