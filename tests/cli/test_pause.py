@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 from pdinference.api import names
 from pdinference.cli import main
 from pdinference.cluster import client
-from pdinference.cluster.errors import ApiError
 from tests.cli.explain_command import Command, predicted
 from tests.cli.kubeconfig import KUBECONFIG
 from tests.inference.scaled import rests, serving
@@ -100,12 +99,22 @@ async def test_resume_names_other_clients_that_have_set_the_mark(document: Make,
     assert world.api.objects[CR]["metadata"]["annotations"] == {}
 
 
-async def test_a_resource_that_was_replaced_meanwhile_is_not_paused(document: Make, run: Run) -> None:
+async def test_a_resource_that_was_replaced_meanwhile_is_not_paused(
+    document: Make, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(document())
-    world.api.fail("merge", CR, ApiError(409, "Conflict", "uid mismatch"))
+    get = world.api.get
+
+    async def replaced(path: str, **query: str) -> Json:
+        found = await get(path, **query)
+        body = world.api.objects[CR]
+        world.api.objects[CR] = {**body, "metadata": {**body["metadata"], "uid": "another"}}
+        return found
+
+    monkeypatch.setattr(world.api, "get", replaced)
     found = await asyncio.to_thread(run, world, "pause")
     assert found.exit_code == 1
-    assert "uid mismatch" in found.output
+    assert "annotations" not in world.api.objects[CR]["metadata"]
 
 
 async def test_history_diff_and_undo_are_about_the_edit_that_waits(document: Make, run: Run) -> None:

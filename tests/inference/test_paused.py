@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
@@ -253,6 +254,7 @@ async def test_a_resource_that_is_paused_from_the_beginning_starts_nothing(world
     await world.reconcile()
     assert not world.api.names("/apps/")
     assert says(world, "True", "Roll out the stored spec with `kubectl pdi resume llama -n ns`.")
+    assert 'reason="InvalidSpec"' not in generate_latest(world.metrics.registry).decode()
     ready = world.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "Paused")
     assert "Stalled" not in {condition["type"] for condition in world.status["conditions"]}
@@ -315,17 +317,27 @@ async def test_objectives_are_measured_by_the_spec_in_effect(document: Make) -> 
     await pause(world)
     world.edit(objectives={"ttft": "100ms"})
 
-    def measured() -> float | None:
-        found = Policies(world.cache).objectives(OWNER)
+    def measured(policies: Policies) -> float | None:
+        found = policies.objectives(OWNER)
         return None if found is None else found.ttft
 
     for _ in range(2):
         await world.reconcile()
-        assert measured() == 0.5
+        policies = Policies(world.cache)
+        assert measured(policies) == 0.5
+        await resume(world)
+        await world.reconcile()
+        assert measured(policies) == 0.1
+        await pause(world)
+        world.edit(objectives={"ttft": "50ms"})
+        await world.reconcile()
+        assert measured(policies) == 0.1
+        world.edit(objectives={"ttft": "500ms"})
+        await resume(world)
+        await world.reconcile()
+        await pause(world)
+        world.edit(objectives={"ttft": "100ms"})
         world.restart()
-    await resume(world)
-    await world.reconcile()
-    assert measured() == 0.1
 
 
 def test_the_mark_alone_is_a_change_that_is_reconciled() -> None:
