@@ -82,7 +82,7 @@ async def test_as_json_they_say_whether_they_wrote(document: Make, run: Run) -> 
 
 async def test_resume_names_other_clients_that_have_set_the_mark(document: Make, run: Run) -> None:
     world = World(document())
-    fields = {"f:metadata": {"f:annotations": {f"f:{names.ANNOTATION_PAUSED}": {}}}}
+    fields: Json = {"f:metadata": {"f:annotations": {f"f:{names.ANNOTATION_PAUSED}": {}}}}
     body = world.api.objects[CR]
     managers = [
         {"manager": "argocd-controller", "fieldsV1": fields},

@@ -11,7 +11,6 @@ from prometheus_client import generate_latest
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.tasks import tasks
@@ -361,5 +360,7 @@ def test_a_pause_beside_the_operators_own_write_of_the_status_is_reconciled() ->
 async def test_a_deleted_resource_leaves_nothing_behind(world: World) -> None:
     await paused_with_an_edit(world)
     assert world.cache.last_valid
-    History(world.api, world.cache).forget(OWNER)
+    del world.api.objects[CR]
+    world.sync()
+    await world.reconcile()
     assert not world.cache.last_valid

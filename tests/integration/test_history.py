@@ -198,7 +198,7 @@ async def test_an_edit_of_a_paused_resource_waits_while_it_scales(world: World, 
     await pdinference(world, "resume")
 
     async def rolled_out() -> bool:
-        return (await world.status())["revision"] != first
+        return bool((await world.status())["revision"] != first)
 
     await until(rolled_out, "the edit rolls out")
     await has((await world.status())["revision"], 2)
