@@ -110,6 +110,10 @@ REASONS: Final = {
         "Install what the message names, or remove the field.",
     ),
     "OOMKilled": Reason("A container used more memory than its limit.", "Raise `resources.limits.memory` of the role."),
+    "Paused": Reason(
+        "The resource is paused. While `Progressing` is True, the stored spec is not rolled out.",
+        "`kubectl pdi resume`: [hold edits back](../operations.md#hold-edits-back).",
+    ),
     "Pending": Reason(
         "A Gateway's controller has not reported yet.", "Check that the Gateway exists and has a controller."
     ),

@@ -18,6 +18,8 @@ from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.conditions import (
     BY_NAME,
     FINAL_REASONS,
+    PAUSED,
+    PROGRESSING,
     READY,
     RECONCILING,
     STALLED,
@@ -114,6 +116,7 @@ DONE = ("Current", "Current", "Healthy")
 STOPPED = ("InProgress", "Current", "Suspended")
 """kstatus knows no other word for a Ready that is False."""
 INVALID = replace(SERVING, invalid="spec.x: wrong")
+WITHHELD = replace(SERVING, paused=True, withheld=True)
 NO_BUDGET = replace(
     STARTING,
     workloads={Role.ROUTER: workload(Role.ROUTER, ready=0)},
@@ -137,6 +140,14 @@ INFERENCES: dict[str, tuple[Status, tuple[str, str, str]]] = {
     "invalid from the beginning": (
         left_alone_status("spec.x: wrong", NO_VERDICT, generation=GENERATION, previous=Status(), now=NOW),
         STUCK,
+    ),
+    "paused": (built(replace(SERVING, paused=True)), ("Current", "Current", "Suspended")),
+    "paused, and an edit waits": (built(WITHHELD), ("InProgress", "InProgress", "Suspended")),
+    "paused during a roll-out": (built(replace(SECOND, paused=True)), GOES_ON),
+    "paused, and stuck": (built(replace(with_decode(SECOND, PULL), paused=True)), STUCK),
+    "paused from the beginning": (
+        left_alone_status("paused", NO_VERDICT, generation=GENERATION, previous=Status(), now=NOW, reason=PAUSED),
+        ("InProgress", "InProgress", "Suspended"),
     ),
     "a child's name is taken": (built(failed(transient=False)), STUCK),
     "a write is repeated": (built(failed(transient=True)), GOES_ON),
@@ -199,7 +210,8 @@ def healths(statuses: Sequence[Status]) -> list[Health]:
 @pytest.mark.parametrize("row", [row for row in TABLE if row.name not in DECISIVE], ids=lambda row: row.name)
 def test_no_other_condition_changes_the_health(row: ConditionType) -> None:
     for base, status in BASES.items():
-        before, *found = healths([status, *(one for _, _, one in with_conditions(status, row))])
+        cases = [one for _, reason, one in with_conditions(status, row) if (row.name, reason) != (PROGRESSING, PAUSED)]
+        before, *found = healths([status, *cases])
         assert before.argocd == base
         assert len(found) >= len(TRUTHS)
         assert set(found) == {before}

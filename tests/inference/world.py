@@ -91,7 +91,8 @@ class World:
         old = self.api.objects.get(CR, {})
         kept = {"status": old["status"]} if "status" in old else {}
         body = {**self.document, **kept, "spec": {**self.document["spec"], **spec}}
-        body["metadata"] = {"name": "llama", "namespace": "ns"}
+        marks = old.get("metadata", {}).get("annotations", {})
+        body["metadata"] = {"name": "llama", "namespace": "ns", **({"annotations": marks} if marks else {})}
         self.api.put(CR, body)
         self.sync()
 

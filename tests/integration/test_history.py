@@ -166,6 +166,45 @@ async def test_scaling_continues_after_an_invalid_edit_and_undo_reverts_it(world
     await recommend(world, 2)
 
 
+async def test_an_edit_of_a_paused_resource_waits_while_it_scales(world: World, operators: Operators) -> None:
+    operator = await operators.start()
+    await world.apply(decode={"replicas": 1})
+    first = await world.serving()
+    await kept(world, [1])
+    await pdinference(world, "pause")
+    await world.apply(decode={"replicas": 1}, engine={"seed": 7})  # server-side, as Argo CD and Flux apply
+    await world.says("Progressing", "the stored spec is not rolled out until `kubectl pdi resume llama")
+    assert "+    seed: 7" in await pdinference(world, "diff")
+
+    async def scale(replicas: int) -> None:
+        path = RESOURCE.path(world.namespace, "llama")
+        await world.api.merge(f"{path}/scale", {"spec": {"replicas": replicas}})
+        await has(first, replicas)
+
+    async def has(revision: str, replicas: int) -> None:
+        async def scaled() -> bool:
+            found = await world.get(DEPLOYMENT, names.decode_workload("llama", revision))
+            return found is not None and found["spec"]["replicas"] == replicas
+
+        await until(scaled, f"D of {revision} has {replicas} replicas")
+
+    await scale(3)
+    operator.kill()
+    await operators.start()
+    await scale(2)
+    await world.settled()
+    assert (await world.status())["revision"] == first
+    assert await entries(world) == [1]
+    await pdinference(world, "resume")
+
+    async def rolled_out() -> bool:
+        return bool((await world.status())["revision"] != first)
+
+    await until(rolled_out, "the edit rolls out")
+    await has((await world.status())["revision"], 2)
+    await kept(world, [1, 2])
+
+
 async def test_the_history_is_bounded_and_a_quiet_operator_writes_nothing(world: World, operators: Operators) -> None:
     await operators.start()
     for seed in range(LIMIT + 2):

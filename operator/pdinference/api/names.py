@@ -118,6 +118,9 @@ LABEL_SPEC = f"{GROUP}/spec"
 HISTORY_SELECTOR = f"{MANAGED_SELECTOR},{LABEL_SPEC}"
 """Selects all history entries. ControllerRevisions of StatefulSets have the labels of their pods instead."""
 
+ANNOTATION_PAUSED = f"{GROUP}/paused"
+"""On a PDInference, with the value `true`: edits of its spec are stored and not rolled out (`kubectl pdi pause`)."""
+
 ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 """Hash of the manifest that was last applied to a child."""
 

@@ -26,6 +26,7 @@ from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
+from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
 from pdinference.cli.requests.bench import bench_command
@@ -187,6 +188,8 @@ main.add_command(calibrate_group)
 main.add_command(history_command)
 main.add_command(diff_command)
 main.add_command(undo_command)
+main.add_command(pause_command)
+main.add_command(resume_command)
 main.add_command(convert_command)
 main.add_command(check_command)
 main.add_command(adapter_rules_command)

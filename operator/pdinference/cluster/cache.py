@@ -47,6 +47,8 @@ class Cache:
     def __init__(self, unreadable: Callable[[Kind], None] = lambda _: None) -> None:
         self.unreadable = unreadable
         self.resources: Table[ResourceRecord] = Table()
+        self.last_valid: dict[Owner, ResourceRecord] = {}
+        """Resources whose stored spec is not in effect, with their last valid spec in its place (`History`)."""
         self.children: Table[ChildRecord] = Table(carry=_keep_settled)
         self.pods: Table[PodRecord] = Table()
         self.history: Table[HistoryRecord] = Table()
@@ -211,7 +213,7 @@ def _same_resource(old: ResourceRecord, new: ResourceRecord) -> bool:
 
 
 def _same_wish(old: ResourceRecord, new: ResourceRecord) -> bool:
-    return (old.uid, old.generation, old.deleting) == (new.uid, new.generation, new.deleting)
+    return (old.uid, old.generation, old.deleting, old.paused) == (new.uid, new.generation, new.deleting, new.paused)
 
 
 def _same_child(old: ChildRecord, new: ChildRecord) -> bool:

@@ -1,19 +1,33 @@
-"""The spec in effect of a PDInference: the stored one, or the last valid one while the stored one is invalid."""
+"""The spec in effect of a PDInference: the stored one, or the last valid one while that is invalid or withheld."""
 
+import json
 import logging
 import pickle
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from pdinference.cluster.child import Child
+from pdinference.cluster.history.entry import with_decode_replicas
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.state.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord, compact
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import Desired, InvalidSpecError
+from pdinference.planning.pause import resume_command
 
 _LOG = logging.getLogger(__name__)
 _MOST_FIELDS = 8
+
+
+class PausedError(InvalidSpecError):
+    """The resource is paused, and no valid spec is known that could be in effect."""
+
+    fault = "The resource is paused and its history has no valid spec"
+
+    @classmethod
+    def of(cls, owner: Owner) -> "PausedError":
+        """The error of this resource."""
+        return cls(f"Roll out the stored spec with {resume_command(owner.namespace, owner.name)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +37,14 @@ class EffectiveSpec:
     Attributes:
         rendered: Renders all children; they are too large to keep in memory.
         invalid: The error of the stored spec; empty while that is in effect.
+        withheld: Whether the stored spec is not in effect because the resource is paused.
         examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
     """
 
     desired: Desired
     rendered: Callable[[], Awaitable[Iterable[Child]]]
     invalid: str = ""
+    withheld: bool = False
     examine_again_after: float | None = None
 
 
@@ -46,9 +62,12 @@ class EffectiveSpecs:
 
         Raises:
             InvalidSpecError: The stored spec is invalid, and no valid one is known.
+            PausedError: The resource is paused, and no valid spec is known.
             BusyError: The isolated process is busy with other specs.
             ApiError: The last valid spec could not be read.
         """
+        if resource.paused and not self._history.is_newest(resource):
+            return await self._while_paused(resource)
         try:
             found = await self._compiled(resource)
         except InvalidSpecError as error:
@@ -72,6 +91,27 @@ class EffectiveSpecs:
             raise error from None
         invalid = error.with_consequence("the last valid spec stays in effect")
         return replace(found, invalid=invalid, examine_again_after=examine_again_after(error))
+
+    async def _while_paused(self, resource: ResourceRecord) -> EffectiveSpec:
+        """The last valid spec with D's replica count of the stored one, because paused resources scale.
+
+        The stored spec is not examined. A count that makes the last valid spec invalid is withheld, too.
+        """
+        last_valid = await self._history.last_valid(resource)
+        if last_valid is None:
+            raise PausedError.of(resource.owner)
+        spec = with_decode_replicas(json.loads(last_valid.spec), json.loads(resource.spec) or {})
+        scaled = replace(last_valid, spec=compact(spec))
+        try:
+            return replace(await self._compiled(scaled), withheld=scaled.spec != resource.spec)
+        except InvalidSpecError:
+            pass
+        try:
+            return replace(await self._compiled(last_valid), withheld=True)
+        except ExaminationEndedError:
+            raise
+        except InvalidSpecError:  # it was valid for another version of the operator
+            raise PausedError.of(resource.owner) from None
 
     async def _compiled(self, resource: ResourceRecord) -> EffectiveSpec:
         known = self._known(resource.owner)

@@ -67,13 +67,13 @@ def decide(snapshot: Snapshot) -> Plan:
 
 
 def _belongs_in_history(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
-    """Whether the stored spec is valid, also with the facts of the model that a Job reports later.
+    """Whether the stored spec is in effect, and valid also with the facts of the model that a Job reports later.
 
     A spec whose revision serves already is kept before that, so that no earlier one replaces it.
     """
     model, reported = snapshot.model, snapshot.previous.model
     examined = model is None or (model.done and model_status(model, reported) == reported)
-    return not snapshot.invalid and (examined or rollout.serving == snapshot.desired.revision)
+    return not (snapshot.invalid or snapshot.withheld) and (examined or rollout.serving == snapshot.desired.revision)
 
 
 def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:

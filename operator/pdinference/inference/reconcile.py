@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from pdinference.api.v1alpha1 import Status
-from pdinference.api.v1alpha1.conditions import INVALID
+from pdinference.api.v1alpha1.conditions import INVALID, PAUSED
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
@@ -20,7 +20,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result
 from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.examination.desired import InvalidSpecError
-from pdinference.examination.effective_spec import EffectiveSpecs, examine_again_after
+from pdinference.examination.effective_spec import EffectiveSpecs, PausedError, examine_again_after
 from pdinference.inference.decide import decide
 from pdinference.inference.execute import ExecutionResult, Executor
 from pdinference.inference.plan import Plan
@@ -74,7 +74,7 @@ class Reconciler:
             self._metrics.errors.labels(error.reason).inc()
             _LOG.warning("The last valid spec of %s cannot be read: %s", owner, error)
             return Result(retry=True, retry_after=error.retry_after or 0.0)
-        snapshot = self._snapshotter.take(resource, spec.desired, invalid=spec.invalid)
+        snapshot = self._snapshotter.take(resource, spec.desired, invalid=spec.invalid, withheld=spec.withheld)
         plan = decide(snapshot)
         try:
             executed = await self._executor.execute(snapshot, plan, spec.rendered)
@@ -101,13 +101,16 @@ class Reconciler:
 
     async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         """No valid spec is known: change nothing but the status."""
-        self._metrics.errors.labels(INVALID).inc()
+        reason = PAUSED if isinstance(error, PausedError) else INVALID
+        if reason == INVALID:
+            self._metrics.errors.labels(INVALID).inc()
         fresh = left_alone_status(
             error.with_consequence(_LEFT_ALONE),
             error.memory,
             generation=resource.generation,
             previous=status_of(resource),
             now=self._snapshotter.now(),
+            reason=reason,
         )
         written = await self._reporter.report(resource, fresh)
         return Result(retry=not written, requeue_after=examine_again_after(error))

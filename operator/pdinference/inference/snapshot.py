@@ -48,6 +48,7 @@ class Snapshot:
         streams: What the routers report of streamed answers; None when unknown.
         utilization: How much of P and D was in use.
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
+        withheld: Whether the stored spec waits for the end of a pause; `desired` then follows from the last valid spec.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
     """
 
@@ -64,6 +65,7 @@ class Snapshot:
     streams: StreamCounts | None = None
     utilization: Utilization = field(default_factory=Utilization)
     invalid: str = ""
+    withheld: bool = False
     history_due: bool = False
 
     @property

@@ -43,13 +43,16 @@ class Snapshotter:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
-    def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
+    def take(
+        self, resource: ResourceRecord, desired: Desired, *, invalid: str = "", withheld: bool = False
+    ) -> Snapshot:
         """The current state, without I/O.
 
         Args:
             resource: The stored resource.
             desired: The desired state from the spec in effect.
-            invalid: The error of the stored spec; empty while that is in effect.
+            invalid: The error of the stored spec; empty without one.
+            withheld: Whether the stored spec is not in effect because the resource is paused.
         """
         owner = resource.owner
         in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}
@@ -67,5 +70,6 @@ class Snapshotter:
             utilization=self.utilization(owner),
             now=self.now(),
             invalid=invalid,
+            withheld=withheld,
             history_due=self.history_due(resource),
         )

@@ -47,6 +47,8 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         streams=snapshot.streams,
         utilization=snapshot.utilization,
         invalid=snapshot.invalid,
+        paused=snapshot.resource.paused,
+        withheld=snapshot.withheld,
         activity_known=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,
         progress_deadline=desired.progress_deadline,

@@ -68,7 +68,7 @@ class Policies:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._from_specs: dict[Owner, tuple[str, int, _SpecPolicy]] = {}
+        self._from_specs: dict[Owner, tuple[str, bytes, _SpecPolicy]] = {}
 
     def policy(self, owner: Owner) -> Policy:
         """The policy of a resource; empty if no role is autoscaled."""
@@ -120,14 +120,17 @@ class Policies:
         return record is None or self._from_spec(record).source in {None, "Builtin"}
 
     def _from_spec(self, record: ResourceRecord) -> _SpecPolicy:
-        """The policy in a spec, parsed once per generation."""
+        """The policy in the spec in effect, parsed once."""
+        last_valid = self._cache.last_valid.get(record.owner)
+        if last_valid is not None and last_valid.uid == record.uid:
+            record = last_valid
         if not any(mark in record.spec for mark in _MARKS):
             return _NONE
         known = self._from_specs.get(record.owner)
-        if known is not None and known[:2] == (record.uid, record.generation):
+        if known is not None and known[:2] == (record.uid, record.spec):
             return known[2]
         found = _guarded(record)
-        self._from_specs[record.owner] = (record.uid, record.generation, found)
+        self._from_specs[record.owner] = (record.uid, record.spec, found)
         return found
 
 

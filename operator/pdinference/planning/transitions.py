@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import (
+    AT_REST,
     AUTOSCALING,
     DEADLINE_EXCEEDED,
     DEADLINE_REASONS,
@@ -26,7 +27,7 @@ from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _WITH_COUNTS = FINAL_REASONS | DEADLINE_REASONS | {DEADLINE_EXCEEDED}
 """Reasons whose messages contain counts of pods, so that a new message alone is no Event."""
-_ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
+_ORDINARY = frozenset({"RollingOut", *AT_REST})
 _WITHOUT_PODS = frozenset({ASLEEP, INVALID})
 """Reasons of `Ready` while P and D have no pods."""
 _NO_LOADS: Mapping[Role, str] = MappingProxyType({})

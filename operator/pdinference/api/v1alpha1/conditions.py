@@ -34,6 +34,10 @@ PODS_NOT_CREATED: Final = "PodsNotCreated"
 DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
 ROLLOUT_COMPLETE: Final = "RolloutComplete"
 INVALID: Final = "InvalidSpec"
+PAUSED: Final = "Paused"
+
+AT_REST: Final = frozenset({ROLLOUT_COMPLETE, PAUSED})
+"""Reasons of `Progressing` when it is False and nothing is stalled."""
 
 FINAL_REASONS: Final = frozenset({IMAGE_PULL, "InvalidImageName", "ErrImageNeverPull", CRASH_LOOPING, NO_MODEL})
 """Pod problems that stall a roll-out at once, because waiting does not solve them."""
@@ -82,7 +86,7 @@ _CHILD: Final = frozenset({"NameConflict", "NotServed"})
 _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
 _API_SERVER: Final = "the API server"
-_WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget"})
+_WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget", PAUSED})
 _STOPPED: Final = FINAL_REASONS | DEADLINE_REASONS | _CHILD | {DEADLINE_EXCEEDED, INVALID}
 
 
@@ -97,7 +101,7 @@ def _role(name: str, word: str, without: str = "") -> ConditionType:
         reasons={
             "True": frozenset({"AllReady"} | ({"Aggregated", "HostLocal"} if without else set())),
             "False": _ROLE,
-            "Unknown": frozenset({INVALID}),
+            "Unknown": frozenset({INVALID, PAUSED}),
         },
         foreign=_KUBELET,
         module="status.roles",
@@ -115,8 +119,8 @@ TABLE: Final = (
         },
         reasons={
             "True": frozenset({"Serving", "Asleep"}),
-            "False": _ROLE | _CHILD | {INVALID},
-            "Unknown": frozenset({"Asleep", INVALID}),
+            "False": _ROLE | _CHILD | {INVALID, PAUSED},
+            "Unknown": frozenset({"Asleep", INVALID, PAUSED}),
         },
         foreign=f"{_KUBELET} and {_API_SERVER}",
         module="status.ready",
@@ -148,12 +152,12 @@ TABLE: Final = (
     ConditionType(
         name=PROGRESSING,
         when={
-            "True": "The operator rolls out the spec (`RollingOut`), waits for GPUs in the budget (`GpuBudget`), or "
-            "waits for pods after the roll-out (`NotAllReady`).",
-            "False": f"The roll-out is complete (`{ROLLOUT_COMPLETE}`), or, with any other reason, stalled. While it "
-            "is stalled, the old revision continues to serve.",
+            "True": "The operator rolls out the spec (`RollingOut`), waits for GPUs in the budget (`GpuBudget`), "
+            f"waits for pods after the roll-out (`NotAllReady`), or holds an edit back (`{PAUSED}`).",
+            "False": f"The roll-out is complete (`{ROLLOUT_COMPLETE}`; `{PAUSED}` if edits would be held back), or, "
+            "with any other reason, stalled. While it is stalled, the old revision continues to serve.",
         },
-        reasons={"True": _WORKS, "False": _STOPPED | {ROLLOUT_COMPLETE}},
+        reasons={"True": _WORKS, "False": _STOPPED | AT_REST},
         good="False",
         foreign=f"{_API_SERVER} and the Job for the model",
         module="status.progressing",
@@ -232,7 +236,7 @@ TABLE: Final = (
                 }
             ),
             "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
-            "Unknown": frozenset({"Starting", INVALID}),
+            "Unknown": frozenset({"Starting", INVALID, PAUSED}),
         },
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",

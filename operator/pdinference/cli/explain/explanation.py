@@ -12,6 +12,8 @@ from pdinference.cli.explain.moment import Moment
 from pdinference.cli.explain.steps import Step, held_back, writes
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.status_writer import status_of
+from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.pause import pause_message
 
 _LONGEST = 4000
 
@@ -25,7 +27,7 @@ class Explanation:
         handled: Generation that the operator has observed last.
         target: Target revision of the spec in effect; empty without a valid spec.
         serving: Serving revision; empty if there is none.
-        problem: Why the operator does nothing, or why an earlier spec is in effect; empty otherwise.
+        problem: Why the operator does nothing, or why an earlier spec is or stays in effect; empty otherwise.
         rollout: State of the roll-out, and conditions of the traffic switch.
         roles: Replica counts of each role and revision.
         gpus: GPUs of P and D, and the budget.
@@ -71,7 +73,7 @@ def explanation(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Expla
         snapshot.resource,
         target=snapshot.desired.revision,
         serving=plain(plan.rollout.serving, 63),
-        problem=snapshot.invalid,
+        problem=snapshot.invalid or _pause(snapshot),
         rollout=traffic_switch(moment),
         roles=role_counts(moment),
         gpus=gpus(moment),
@@ -81,6 +83,12 @@ def explanation(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Expla
         unknown=unknown(moment, cache, from_file=from_file),
         look_again=look_again(moment, writes=bool(steps)),
     )
+
+
+def _pause(snapshot: Snapshot) -> str:
+    owner = snapshot.owner
+    paused = snapshot.resource.paused
+    return pause_message(owner.namespace, owner.name, withheld=snapshot.withheld) if paused else ""
 
 
 def left_alone(resource: ResourceRecord, problem: str) -> Explanation:

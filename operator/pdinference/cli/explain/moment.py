@@ -66,7 +66,7 @@ async def look(api: ApiServer, cache: ObjectCache, resource: ResourceRecord, set
     snapshotter = Snapshotter(cache, history_due=history.is_due)
 
     def decided() -> tuple[Snapshot, Plan]:
-        snapshot = snapshotter.take(resource, spec.desired, invalid=spec.invalid)
+        snapshot = snapshotter.take(resource, spec.desired, invalid=spec.invalid, withheld=spec.withheld)
         return snapshot, decide(snapshot)
 
     _, plan = decided()

@@ -23,8 +23,8 @@ Json = dict[str, Any]
 _STORED: Final = "stored"
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _NOT_IN_HISTORY: Final = (
-    "The stored spec is not in the history: it is invalid, or the operator has not handled it yet. "
-    "The condition Progressing says which."
+    "The stored spec is not in the history: it is invalid, the resource is paused, or the operator has not handled it "
+    "yet. The condition Progressing says which."
 )
 _CONFLICT: Final = 409
 

@@ -9,7 +9,7 @@ from pdinference.cli.chosen import chosen
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.history.entry import entry_name, history_record, spec_of
 from pdinference.cluster.kinds import CONTROLLER_REVISION
-from pdinference.cluster.state.records import resource_record
+from pdinference.cluster.state.records import is_paused, resource_record
 
 Json = dict[str, Any]
 
@@ -61,8 +61,13 @@ class Stored:
         return spec
 
     @property
+    def paused(self) -> bool:
+        """Whether edits of the spec are not rolled out."""
+        return is_paused(self.body["metadata"])
+
+    @property
     def current(self) -> Entry | None:
-        """The entry of the stored spec; None if the spec is invalid, or the operator has not observed it yet."""
+        """The entry of the stored spec; None if the spec is invalid, withheld, or not observed by the operator yet."""
         return next((entry for entry in self.entries if entry.name == self.name), None)
 
     @property

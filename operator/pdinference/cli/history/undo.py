@@ -1,6 +1,5 @@
 """Restores an earlier spec, with the user's credentials."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -8,6 +7,7 @@ from pdinference.cli.history.changes import changes
 from pdinference.cli.history.gitops import managed_by
 from pdinference.cli.history.stored import Entry, stored
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.history.entry import with_decode_replicas
 from pdinference.cluster.kinds import RESOURCE
 
 Json = dict[str, Any]
@@ -47,9 +47,9 @@ class Undo:
         """
         found = await stored(api, namespace, name)
         target = found.last if number is None else found.entry(number)
-        # While the stored spec is invalid, the pods are those of the last valid one.
-        valid = found.current or found.entries[0]
-        return cls(found.body, target, with_decode_replicas(target.spec, valid.spec))
+        # While the stored spec is invalid, the pods are those of the last valid one. A paused resource scales.
+        counted = found.spec if found.current or found.paused else found.entries[0].spec
+        return cls(found.body, target, dict(with_decode_replicas(target.spec, counted)))
 
     @property
     def resource(self) -> str:
@@ -86,11 +86,3 @@ class Undo:
         metadata = self.body["metadata"]
         path = RESOURCE.path(metadata["namespace"], metadata["name"])
         await api.replace(path, {**self.body, "spec": self.after})
-
-
-def with_decode_replicas(spec: Json, source: Mapping[str, Any]) -> Json:
-    """A spec with the decode replica count of another spec."""
-    decode = source.get("decode") or {}
-    if "replicas" not in decode:
-        return spec
-    return {**spec, "decode": {**(spec.get("decode") or {}), "replicas": decode["replicas"]}}

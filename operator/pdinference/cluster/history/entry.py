@@ -83,6 +83,14 @@ def shape_of(spec: Json) -> str:
     return _digest(compact({**spec, "decode": decode}))
 
 
+def with_decode_replicas(spec: Json, source: Json) -> Json:
+    """A spec with the replica count of D of another spec, if that has one."""
+    decode = source.get("decode")
+    if not isinstance(decode, Mapping) or "replicas" not in decode:
+        return spec
+    return {**spec, "decode": {**(spec.get("decode") or {}), "replicas": decode["replicas"]}}
+
+
 def spec_of(body: Json, owner_uid: str) -> dict[str, Any] | None:
     """The spec in a ControllerRevision; None if it is not an entry of this resource's history.
 

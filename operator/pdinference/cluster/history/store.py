@@ -31,12 +31,16 @@ class History:
         self._api = api
         self._cache = cache
         self._read: dict[Owner, tuple[str, bytes | None]] = {}
-        """The last valid spec of each resource whose stored spec is invalid, with the uid of its entry."""
+        """The last valid spec of each resource whose stored spec is not in effect, with the uid of its entry."""
 
     def is_due(self, resource: ResourceRecord) -> bool:
         """Whether `remember` would write. Without I/O."""
         entries = self._entries(resource)
         return not _is_newest(entries, resource) or any(superfluous(entries))
+
+    def is_newest(self, resource: ResourceRecord) -> bool:
+        """Whether the newest entry has the stored spec."""
+        return _is_newest(self._entries(resource), resource)
 
     async def remember(self, resource: ResourceRecord) -> tuple[Outcome, Outcome]:
         """Make the stored spec of a resource the newest entry. Returns the outcomes of writes and of deletions.
@@ -57,7 +61,7 @@ class History:
         return written, pruned
 
     async def last_valid(self, resource: ResourceRecord) -> ResourceRecord | None:
-        """A resource whose stored spec is invalid, with the last valid spec in its place; None if there is none.
+        """A resource whose stored spec is not in effect, with the last valid spec in its place; None if there is none.
 
         The result is also None if the newest entry has the stored spec: it was valid for another version of the
         operator, and no user asked for an older spec. The same holds for an entry with invalid content. The entry is
@@ -75,11 +79,15 @@ class History:
             spec = spec_of(await self._api.get(_path(newest.key)), resource.uid)
             known = newest.uid, None if spec is None else compact(spec)
             self._read[resource.owner] = known
-        return None if known[1] is None else replace(resource, spec=known[1], unreadable="")
+        if known[1] is None:
+            return None
+        found = self._cache.last_valid[resource.owner] = replace(resource, spec=known[1], unreadable="")
+        return found
 
     def forget(self, owner: Owner) -> None:
-        """Drop the last valid spec of a resource, because its stored spec is valid or the resource is deleted."""
+        """Drop the last valid spec of a resource, because its stored spec is in effect or the resource is deleted."""
         self._read.pop(owner, None)
+        self._cache.last_valid.pop(owner, None)
 
     def _entries(self, resource: ResourceRecord) -> list[HistoryRecord]:
         """The entries of the resource with this uid, newest first."""

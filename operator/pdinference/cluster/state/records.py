@@ -51,6 +51,7 @@ class ResourceRecord:
 
     Attributes:
         unreadable: Why the spec is not kept, such as its size; empty otherwise. Such a spec is null.
+        paused: Whether edits of the spec are not rolled out.
     """
 
     owner: Owner
@@ -61,6 +62,7 @@ class ResourceRecord:
     spec: bytes
     status: bytes
     unreadable: str = ""
+    paused: bool = False
 
     def body(self) -> dict[str, Any]:
         """The resource in the form that the API models parse."""
@@ -162,7 +164,13 @@ def resource_record(kind: str, body: Json) -> ResourceRecord:
         spec=compact(None if unreadable else body.get("spec")),
         status=compact(body.get("status") or {}),
         unreadable=unreadable,
+        paused=is_paused(metadata),
     )
+
+
+def is_paused(metadata: Json) -> bool:
+    """Whether the resource with this metadata is paused."""
+    return bool((metadata.get("annotations") or {}).get(names.ANNOTATION_PAUSED) == "true")
 
 
 def child_record(kind: str, body: Json) -> ChildRecord:

@@ -49,6 +49,8 @@ class StatusInputs:
         utilization: How much of P and D was in use.
         asleep: Whether P and D have no pods because no requests arrived.
         invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
+        paused: Whether edits of the spec are not rolled out.
+        withheld: Whether there is such an edit; the other inputs then follow from the spec before it.
         activity_known: Whether all router pods report their requests.
         progress_deadline: How long a roll-out may make no progress; None for no limit.
     """
@@ -85,6 +87,8 @@ class StatusInputs:
     asleep: bool = False
     activity_known: bool = True
     invalid: str = ""
+    paused: bool = False
+    withheld: bool = False
     progress_deadline: timedelta | None = None
 
     def desired_replicas(self, role: Role) -> int:

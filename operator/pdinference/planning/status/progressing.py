@@ -2,16 +2,19 @@
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import (
+    AT_REST,
     DEADLINE_EXCEEDED,
     DEADLINE_REASONS,
     FINAL_REASONS,
     INVALID,
+    PAUSED,
     PROGRESSING,
     RECONCILING,
     ROLLOUT_COMPLETE,
     STALLED,
 )
 from pdinference.planning.condition_changes import ASLEEP, ConditionResult
+from pdinference.planning.pause import pause_message
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.inputs import StatusInputs
@@ -31,6 +34,19 @@ def progressing(
         model_failure: Why the Job for the model fails; None when it does not.
         late: Whether the deadline of progress has passed.
     """
+    result = _of_the_spec_in_effect(inputs, problem, model_failure=model_failure, late=late)
+    if not inputs.paused:
+        return result
+    pause = pause_message(inputs.namespace, inputs.name, withheld=inputs.withheld)
+    result = result._replace(message=f"{result.message} {pause}")
+    if result.reason != ROLLOUT_COMPLETE:
+        return result
+    return result._replace(status="True" if inputs.withheld else "False", reason=PAUSED)
+
+
+def _of_the_spec_in_effect(
+    inputs: StatusInputs, problem: Diagnosis | None, *, model_failure: Diagnosis | None, late: bool
+) -> ConditionResult:
     if inputs.invalid:
         return ConditionResult("False", INVALID, inputs.invalid)
     lasting = [failure for failure in inputs.failures if not failure.transient]
@@ -46,7 +62,7 @@ def progressing(
 
 def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
     """Progressing, and the conditions that kstatus (Flux, Argo CD, kpt) reads; those exist only while they are True."""
-    stalled = result.status == "False" and result.reason != ROLLOUT_COMPLETE
+    stalled = result.status == "False" and result.reason not in AT_REST
     return {
         PROGRESSING: result,
         RECONCILING: result if result.status == "True" else None,

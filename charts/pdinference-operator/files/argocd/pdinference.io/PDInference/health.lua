@@ -16,6 +16,10 @@ end
 if holds("Stalled") then
   return { status = "Degraded", message = conditions.Stalled.message }
 end
+local progressing = conditions.Progressing
+if progressing ~= nil and progressing.reason == "Paused" then
+  return { status = "Suspended", message = progressing.message }
+end
 if holds("Reconciling") then
   return { status = "Progressing", message = conditions.Reconciling.message }
 end

@@ -1,0 +1,95 @@
+"""The commands `pdinference pause` and `pdinference resume`."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pdinference.api import names
+from pdinference.cli.chosen import chosen, name_argument
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.output import output_option, print_json
+
+if TYPE_CHECKING:
+    from pdinference.cluster.client import ApiServer
+
+Json = dict[str, Any]
+
+_OWN: Final = "pdinference"
+"""Field manager of this program: the API server takes it from the user agent."""
+
+
+@click.command("pause")
+@name_argument
+@output_option()
+@live_options
+def pause_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+    """Store edits of a resource without a roll-out, until it is resumed.
+
+    What runs keeps running: pods scale, sleep, wake and are repaired by the spec in effect, and a roll-out that has
+    begun ends. spec.decode.replicas takes effect, as for a paused Deployment. The mark is the annotation
+    pdinference.io/paused, so no field of the spec changes.
+
+    NAME may be left out if the namespace has one PDInference.
+    """
+    _set(name, output, live, paused=True)
+
+
+@click.command("resume")
+@name_argument
+@output_option()
+@live_options
+def resume_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+    """Roll out the stored spec of a paused resource.
+
+    `pdinference diff` prints what it changes. NAME may be left out if the namespace has one PDInference.
+    """
+    _set(name, output, live, paused=False)
+
+
+def _set(name: str | None, output: str, live: Callable[[str], Live], *, paused: bool) -> None:
+    async def work(api: "ApiServer", namespace: str) -> None:
+        from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415 - the client takes a second to import
+        from pdinference.cluster.state.records import is_paused  # noqa: PLC0415
+
+        resource = await chosen(api, namespace, name)
+        metadata = resource["metadata"]
+        writes = is_paused(metadata) != paused
+        if writes:
+            # A merge patch also removes a mark that another client has set, which server-side apply would keep.
+            mark = {names.ANNOTATION_PAUSED: "true" if paused else None}
+            patch = {"metadata": {"uid": metadata["uid"], "annotations": mark}}
+            await api.merge(RESOURCE.path(namespace, metadata["name"]), patch)
+        if output == "json":
+            print_json({"resource": metadata["name"], "paused": paused, "written": writes})
+        else:
+            click.echo(_said(metadata["name"], namespace, paused=paused, writes=writes))
+        for manager in _others(metadata) if writes and not paused else ():
+            click.echo(
+                f"Warning: {manager} has set the annotation {names.ANNOTATION_PAUSED}. Remove it there, too, or it "
+                "comes back.",
+                err=True,
+            )
+
+    live(name or "").do(work)
+
+
+def _said(name: str, namespace: str, *, paused: bool, writes: bool) -> str:
+    if not writes:
+        return f"{name} is {'paused already' if paused else 'not paused'}. Nothing was written."
+    if paused:
+        return (
+            f"{name} is paused: edits are stored and not rolled out until `kubectl pdi resume {name} -n {namespace}`."
+        )
+    return (
+        f"{name} is resumed, and its stored spec rolls out. Follow it with "
+        f"`kubectl pdi status {name} -n {namespace} --watch`."
+    )
+
+
+def _others(metadata: Json) -> Iterator[str]:
+    """Other field managers that have set the mark."""
+    for entry in metadata.get("managedFields") or ():
+        annotations = (entry.get("fieldsV1") or {}).get("f:metadata", {}).get("f:annotations", {})
+        if f"f:{names.ANNOTATION_PAUSED}" in annotations and entry.get("manager") != _OWN:
+            yield str(entry.get("manager"))
