@@ -15,7 +15,7 @@ from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, recorded, say
-from e2e.images import ImageError, project_version
+from e2e.images import IMAGES, ImageError, project_version
 from e2e.install import (
     ImageReferences,
     apply,
@@ -66,7 +66,7 @@ name_option: Final = click.option(
 @_cluster
 @name_option
 @click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
-@click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the images.")
+@click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the operator.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="SVG file for a picture of the run.")
 def up(cluster: str, name: str, registry: str | None, tag: str, record: Path | None) -> None:
     """Bring everything up, send requests, and show that the KV cache moved."""
@@ -139,7 +139,8 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
             "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
             "docs/quick-start.md describes how to build and push them."
         )
-    references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
+    # The operator reads the release of vLLM from the tag, and `make release` pushes with it.
+    references = ImageReferences(f"{registry}/operator:{tag}", f"{registry}/vllm-cpu:{IMAGES['vllm-cpu'].tag}")
     return Kubectl(None, NAMESPACE), references
 
 

@@ -1,4 +1,4 @@
-"""`make down`: which of the local clusters it stops."""
+"""`make demo` and `make down`: which images and clusters they take."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from click.testing import CliRunner
 
 from e2e.cluster import teardown
 from e2e.cluster.spec import ClusterSpec
-from e2e.demo import cli
+from e2e.demo import _current, cli
+from e2e.images import IMAGES
 
 
 @pytest.fixture
@@ -43,3 +44,9 @@ def test_those_that_stay_are_named(stopped: list[str]) -> None:
     output = " ".join(CliRunner().invoke(cli, ["down"]).output.split())
     assert stopped == ["demo"]
     assert "`make down PDINFERENCE_CLUSTER=e2e` removes it" in output
+
+
+def test_images_of_a_registry_have_the_tags_that_a_release_pushes() -> None:
+    _, images = _current("registry.example/team", IMAGES["operator"].tag)
+    pushed = [f"registry.example/team/{name}:{image.tag}" for name, image in IMAGES.items()]
+    assert [images.operator, images.vllm] == pushed
