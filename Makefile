@@ -206,7 +206,7 @@ docs: setup ## The documentation site, into build/site/html, and with VERSIONS=f
 	$(RUN) python -m e2e.site $(if $(VERSIONS),--versions '$(VERSIONS)')
 
 .PHONY: down
-down: setup ## Stop local clusters; build results stay, so that the next demo starts quickly
+down: setup ## Stop the demo's local cluster; build results stay: make down [PDINFERENCE_CLUSTER=e2e]
 	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)
 
 .PHONY: clean

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, recorded, say
-from e2e.images import ImageError, project_version
+from e2e.images import IMAGES, ImageError, project_version
 from e2e.install import (
     ImageReferences,
     apply,
@@ -32,7 +33,6 @@ from e2e.waiting import WaitTimeoutError, wait_ready, wait_until
 
 NAMESPACE = "pdinference-demo"
 NAME = "tiny"
-CLUSTER = "demo"
 
 # The tokenizer is one of bytes, and a KV block holds 128 tokens: this is about nine full blocks.
 LONG_PROMPT = "Prefill computes the keys and values of every prompt token once; decode reads them ever after. " * 12
@@ -52,20 +52,31 @@ _cluster = click.option(
     help="A cluster made on this machine, or the one of the current kubeconfig.",
 )
 
+name_option: Final = click.option(
+    "--name",
+    envvar="PDINFERENCE_CLUSTER",
+    default="demo",
+    show_default=True,
+    show_envvar=True,
+    help="Name of the local cluster.",
+)
+
 
 @cli.command()
 @_cluster
+@name_option
 @click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
-@click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the images.")
+@click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the operator.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="SVG file for a picture of the run.")
-def up(cluster: str, registry: str | None, tag: str, record: Path | None) -> None:
+def up(cluster: str, name: str, registry: str | None, tag: str, record: Path | None) -> None:
     """Bring everything up, send requests, and show that the KV cache moved."""
     with recorded(record, "make demo"):
-        _show_all(cluster, registry, tag)
+        _show_all(name if cluster == "local" else None, registry, tag)
 
 
-def _show_all(cluster: str, registry: str | None, tag: str) -> None:
-    kubectl, images = _local() if cluster == "local" else _current(registry, tag)
+def _show_all(local: str | None, registry: str | None, tag: str) -> None:
+    """Show it on a local cluster of this name, or else on the current one."""
+    kubectl, images = _local(local) if local else _current(registry, tag)
 
     headline("The operator, from its Helm chart")
     install_operator(kubectl, images)
@@ -92,16 +103,16 @@ def _show_all(cluster: str, registry: str | None, tag: str) -> None:
         say(f"{moved.transfers:.0f} transfers for {_REQUESTS} requests: others sent some, too, or one was repeated.")
     if not (moved.bytes and moved.moved_to_decode and not moved.failed):
         raise click.ClickException("The KV cache did not move from P to D.")
-    _show_next(kubectl, cluster)
+    _show_next(kubectl, local)
 
 
 @cli.command()
 @_cluster
-def down(cluster: str) -> None:
+@name_option
+def down(cluster: str, name: str) -> None:
     """Remove what `up` made: the local cluster, or operator and example from the current one."""
     if cluster == "local":
-        for made in Cluster.all():
-            made.down()
+        _stop(name)
         return
     kubectl = Kubectl(None, NAMESPACE)
     kubectl.run("delete", "pdi", NAME, "--ignore-not-found", "--wait", "--cascade=foreground", timeout=300)
@@ -109,8 +120,15 @@ def down(cluster: str) -> None:
     uninstall_operator(kubectl)
 
 
-def _local() -> tuple[Kubectl, ImageReferences]:
-    cluster, built = cluster_with_images(CLUSTER)
+def _stop(name: str) -> None:
+    """Remove a local cluster, and name those that stay."""
+    Cluster.discard(name)
+    for left in Cluster.all():
+        say(f"Cluster {left.name} stays. `make down PDINFERENCE_CLUSTER={left.name}` removes it, `make clean` all.")
+
+
+def _local(name: str) -> tuple[Kubectl, ImageReferences]:
+    cluster, built = cluster_with_images(name)
     return Kubectl(cluster.kubeconfig, NAMESPACE), local_references(built)
 
 
@@ -121,7 +139,8 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
             "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
             "docs/quick-start.md describes how to build and push them."
         )
-    references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
+    # The operator reads the release of vLLM from the tag, and `make release` pushes with it.
+    references = ImageReferences(f"{registry}/operator:{tag}", f"{registry}/vllm-cpu:{IMAGES['vllm-cpu'].tag}")
     return Kubectl(None, NAMESPACE), references
 
 
@@ -155,12 +174,12 @@ def _show_transfer(moved: Transfer) -> None:
     console.print(table)
 
 
-def _show_next(kubectl: Kubectl, cluster: str) -> None:
+def _show_next(kubectl: Kubectl, local: str | None) -> None:
     console.print(kubectl.run("get", "pdi,pods", "-o", "wide"))
     console.print("Try next:")
     programs = f"{Path(sys.executable).parent}:$PATH"  # kubectl finds its plug-in there
-    if cluster == "local":
-        console.print(f"  export KUBECONFIG={Cluster.find(CLUSTER).kubeconfig} PATH={binaries()}:{programs}")
+    if local:
+        console.print(f"  export KUBECONFIG={Cluster.find(local).kubeconfig} PATH={binaries()}:{programs}")
     else:
         console.print(f"  export PATH={programs}")
     for command in (
@@ -169,7 +188,7 @@ def _show_next(kubectl: Kubectl, cluster: str) -> None:
         f"kubectl -n {NAMESPACE} scale pdi {NAME} --replicas=2",
     ):
         console.print(f"  {command}", markup=False)
-    clean = "make clean" if cluster == "local" else "make clean CLUSTER=current"
+    clean = "make clean" if local else "make clean CLUSTER=current"
     console.print(f"The cluster stays up. `{clean}` removes it; docs/quick-start.md lists what stays.")
 
 

@@ -53,7 +53,8 @@ def _require_memory() -> None:
     lines = Path("/proc/meminfo").read_text().splitlines()
     (available,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     if available < _NEEDED_KIB:
+        others = "".join(f" `make down PDINFERENCE_CLUSTER={cluster.name}` removes one." for cluster in Cluster.all())
         raise ClusterError(
             f"{available / _GIB:.1f} GiB of memory are left, and {_NEEDED_KIB // _GIB} are needed. Stop other "
-            "programs; `make down` takes down the clusters of earlier runs."
+            f"programs, or clusters of earlier runs.{others}"
         )

@@ -44,8 +44,8 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "umount": "mount",
 }
 """Programs of Debian that may be started, each with its package."""
-PREREQUISITES: Final = frozenset({"go"})
-"""What the README asks for."""
+PREREQUISITES: Final = frozenset({"git", "go"})
+"""What the README asks for; git cloned the repository, and may be missing where it came as an archive."""
 
 
 def restrict() -> None:

@@ -8,6 +8,7 @@ where docker and podman keep theirs. Nothing is pushed unless all files can be m
 replaced.
 """
 
+import re
 import shlex
 import sys
 from collections.abc import Container, Mapping, Sequence
@@ -26,6 +27,9 @@ CHANGELOG: Final = images.REPOSITORY / "CHANGELOG.md"
 CHARTS: Final = "charts"
 """Below it is the chart in a registry."""
 _PUSH_SECONDS: Final = 3600
+_REMOTE: Final = re.compile(
+    r"(?:(?:https|ssh)://(?:[^@/]*@)?|[^@/:]+@)(?P<host>[\w.-]+)(?::\d+(?=/))?[/:](?P<path>[\w./-]+?)(?:\.git)?/?"
+)
 
 
 def publish(
@@ -63,8 +67,7 @@ def publish(
     _require_images(packed, registry, targets)
     built = images.build_images(names)
     digests = {
-        target: there.get(target) or images.push(built[name].reference, target, tls=_tls(target))
-        for target, name in targets.items()
+        target: there.get(target) or _push_image(built[name].reference, target) for target, name in targets.items()
     }
     digests[chart] = _push_chart(packed, chart)
     (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
@@ -104,6 +107,48 @@ def _require_images(packed: Path, registry: str, pushed: Container[str]) -> None
         )
 
 
+def _push_image(reference: str, target: str) -> str:
+    """Push an image with the labels of this checkout, and return its digest.
+
+    The labels are set in the registry: as part of the build, each commit would build all layers anew.
+    """
+    digest = images.push(reference, target, tls=_tls(target))
+    labels = [f"--label={name}={value}" for name, value in provenance().items()]
+    if not labels:
+        return digest
+    run([*_crane(target, "mutate"), *labels, f"--tag={target}", target], timeout=_PUSH_SECONDS)
+    return _digest(target) or digest
+
+
+def provenance(repository: Path = images.REPOSITORY) -> dict[str, str]:
+    """Labels for the commit of a checkout, and where it comes from; those that are not known are left out.
+
+    Args:
+        repository: The checkout.
+    """
+    revision = _git(repository, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
+    source = _page(_git(repository, "remote", "get-url", "origin")) if revision else ""
+    labels = {"revision": revision, "source": source}
+    return {f"org.opencontainers.image.{name}": value for name, value in labels.items() if value}
+
+
+def _git(repository: Path, *words: str) -> str:
+    """What git prints; nothing without git, or outside of a checkout of its own."""
+    try:
+        if not (repository / ".git").exists():
+            return ""
+        # In a container, the checkout may belong to another user.
+        return run(["git", "-C", repository, "-c", f"safe.directory={repository}", *words]).strip()
+    except ClusterError:
+        return ""
+
+
+def _page(remote: str) -> str:
+    """The page of a remote, without the credentials that its URL may have; empty for a folder."""
+    found = _REMOTE.fullmatch(remote)
+    return f"https://{found['host']}/{found['path']}" if found else ""
+
+
 def _push_chart(packed: Path, chart: str) -> str:
     """Push the chart and return its digest."""
     plain = [] if _tls(chart) else ["--plain-http"]
@@ -116,13 +161,16 @@ def _push_chart(packed: Path, chart: str) -> str:
 
 def _digest(reference: str) -> str | None:
     """What the registry has; None without it."""
-    command: list[str | Path] = [build.binary("crane"), "digest", *([] if _tls(reference) else ["--insecure"])]
     try:
-        return run([*command, reference]).strip()
+        return run([*_crane(reference, "digest"), reference]).strip()
     except ClusterError as error:
         if "MANIFEST_UNKNOWN" in str(error) or "NAME_UNKNOWN" in str(error):
             return None
         raise
+
+
+def _crane(reference: str, word: str) -> list[str | Path]:
+    return [build.binary("crane"), word, *([] if _tls(reference) else ["--insecure"])]
 
 
 def _sign(command: Sequence[str], digests: Mapping[str, str]) -> None:

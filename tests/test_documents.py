@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,6 +25,8 @@ _FOR_DEVELOPERS = [
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_HOST = re.compile(r"([a-z0-9-]+\.)+[a-z]{2,}")
+_UNSAFE = re.compile(r"[^\w\-.~:/?#@!$&'*+,;=%]|[.,;:]$")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?")
@@ -89,6 +92,40 @@ def test_a_page_has_no_markers_of_a_merge(page: Path) -> None:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_and_anchors_of_a_page_exist(page: Path) -> None:
     assert list(broken(page)) == []
+
+
+def malformed(page: Path) -> Iterator[str]:
+    """Links of a page to other sites that no browser should follow, or none can."""
+    for link in _LINK.findall(prose(page)):
+        if "://" in link or link.startswith("//"):
+            parts = urlsplit(link)
+            host = parts.hostname or ""
+            if parts.scheme != "https" or not _HOST.fullmatch(host) or parts.netloc != host or _UNSAFE.search(link):
+                yield link
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_of_a_page_to_other_sites_are_https_and_well_formed(page: Path) -> None:
+    """Whether they exist is not known here: tests need no network."""
+    assert list(malformed(page)) == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://docs.vllm.ai",
+        "https//docs.vllm.ai",
+        "//docs.vllm.ai",
+        "https://docs",
+        "https://me:token@github.com/a",
+        "https://docs.vllm.ai/a,",
+        "https://docs.vllm.ai/<page>",
+    ],
+)
+def test_a_link_that_is_not_well_formed_is_found(tmp_path: Path, link: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"[ok](https://docs.vllm.ai/en/latest/?a=b#c_d) and [not]({link})")
+    assert {*malformed(page), *broken(page)} == {link}
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

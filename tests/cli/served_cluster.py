@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from pdinference.api import names
 from pdinference.cli import main
+from tests.cli.terminal import on_terminal
 from tests.http_server import served
 
 Json = dict[str, Any]
@@ -78,6 +79,10 @@ class ServedCluster:
         """Run a command on it."""
         line = [*words, "--kubeconfig", str(self.kubeconfig)]
         return await asyncio.to_thread(CliRunner().invoke, main, line)
+
+    async def run_on_terminal(self, width: int, *words: str) -> str:
+        """What a terminal gets of a command."""
+        return await on_terminal(width, *words, "--kubeconfig", str(self.kubeconfig))
 
     async def _list_resources(self, _request: web.Request) -> web.Response:
         await self.answers.wait()

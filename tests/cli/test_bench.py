@@ -30,6 +30,20 @@ async def test_the_load_is_announced_bounded_and_measured(served: Served) -> Non
     assert len({prompt[0] for prompt in prompts}) == 9, "a prefix cache would know them"
 
 
+async def test_on_a_terminal_lines_end_between_words(served: Served) -> None:
+    lines = (await served.cluster.run_on_terminal(80, "bench", "--requests", "3")).splitlines()
+    assert lines[:2] == [
+        "Sends 3 requests, at most 4 at a time, to the model llama of team-a/llama",
+        "through router-0: about 768 prompt tokens and 192 answer tokens in all.",
+    ]
+    served.router.refusal = (503, "No pod is ready.")
+    lines = (await served.cluster.run_on_terminal(80, "bench", "--requests", "3")).splitlines()
+    assert lines[-2:] == [
+        "3 without answer: The router answers 503: No pod is ready. `kubectl pdi status`",
+        "says what is not ready.",
+    ]
+
+
 async def test_a_rate_spreads_the_requests(served: Served) -> None:
     found = await served.cluster.run("bench", "--requests", "4", "--rate", "20", "-o", "json")
     assert "at most 4 at a time, 20 a second," in found.stderr

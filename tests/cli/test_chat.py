@@ -11,6 +11,7 @@ import pytest
 from pdinference.cli.requests.chat import turns
 from pdinference.cli.requests.stages import in_log
 from pdinference.cli.requests.stream import printable
+from pdinference.cli.requests.wrapping import WordWrap
 from tests.cli.conftest import Served
 from tests.cli.fake_router import STAGES
 from tests.cli.served_cluster import resource
@@ -33,6 +34,41 @@ async def test_the_answer_is_followed_by_its_times(served: Served) -> None:
     (body,) = served.router.bodies
     assert body["messages"] == [{"role": "user", "content": "What is a KV cache?"}]
     assert body["model"] == "llama"
+
+
+async def test_on_a_terminal_lines_end_between_words(served: Served) -> None:
+    served.router.words = ["The router hands the request to P, and then to D, which", " generates", " the tok", "ens."]
+    answer, _, times = (await served.cluster.run_on_terminal(60, "chat", "Hi")).partition("\n\n")
+    assert answer == "The router hands the request to P, and then to D, which\ngenerates the tokens."
+    assert times.splitlines()[-4:] == [
+        "  first_token   42.0 ms  D fetched the KV cache and computed",
+        "                         the first token (llama-decode-r1-x)",
+        "  tokens         1.20 s  D generated the rest",
+        "                         (llama-decode-r1-x)",
+    ]
+    found = await served.cluster.run_on_terminal(60, "chat", "Hi", "--model", "gpt-of-a-name-with-hyphens")
+    assert found == ("Error: The router serves no model\ngpt-of-a-name-with-hyphens. It serves: llama, llama-sql.\n")
+
+
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        (["one tw", "o three fo", "ur"], ["one two", "three four"]),
+        (["a  b\n\n  c", " d"], ["a  b", "", "  c d"]),
+        (["unbreakable-word a"], ["unbreakable-word", "a"]),
+        (["a unbreakable-word"], ["a", "unbreakable-word"]),
+        (["ab 漢字", "漢字漢字"], ["ab 漢字漢", "字漢字"]),
+        (["```\nx = 1  #", " comment\n```\none two three"], ["```", "x = 1  # comment", "```", "one two", "three"]),
+    ],
+)
+def test_streamed_text_is_wrapped_at_words_outside_of_code(parts: list[str], lines: list[str]) -> None:
+    wrap = WordWrap(10)
+    assert "".join([*map(wrap.add, parts), wrap.end()]).split("\n") == lines
+
+
+def test_streamed_text_for_a_file_passes_as_it_comes() -> None:
+    wrap = WordWrap(None)
+    assert [*map(wrap.add, ("one tw", "o")), wrap.end()] == ["one tw", "o", ""]
 
 
 async def test_options_reach_the_router(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ def test_a_release_is_published_once_and_whole(
         >= {
             "org.opencontainers.image.version": NUMBER,
             "org.opencontainers.image.licenses": "Apache-2.0",
+            **publish.provenance(),
         }.items()
     )
 

@@ -27,6 +27,7 @@ from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
 from pdinference.cli.pause import pause_command, resume_command
+from pdinference.cli.output import say, wrapped
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
 from pdinference.cli.requests.bench import bench_command
@@ -64,7 +65,19 @@ def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[
     return found
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Program(click.Group):
+    """Wraps messages of errors at words."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            if sys.stderr.isatty():
+                error.message = wrapped(error.message, before=len("Error: "))  # type: ignore[misc]
+            raise
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pdinference")
 def main() -> None:
     """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""
@@ -165,7 +178,7 @@ def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
 
 def _warn(examination: Examination, file: str) -> None:
     for warning in examination.warnings:
-        click.echo(f"Warning: {file}: {warning}", err=True)
+        say(f"Warning: {file}: {warning}", err=True)
 
 
 def _print_yaml(objects: Iterable[Any], **style: Any) -> None:

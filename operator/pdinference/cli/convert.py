@@ -10,7 +10,7 @@ import yaml
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.api.plain_text import plain
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.yaml_files import documents_of, text_of
 
@@ -81,7 +81,7 @@ def convert_command(
     else:
         _print(conversion)
         for warning in examination.warnings:
-            click.echo(f"Warning: {warning}", err=True)
+            say(f"Warning: {warning}", err=True)
     if examination.problems:
         raise click.ClickException(f"Change this first. {_refusal(conversion, examination)}")
 

@@ -1,6 +1,9 @@
-"""The option -o of commands, and their JSON."""
+"""The option -o of commands, their JSON, and sentences for a terminal."""
 
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,3 +22,38 @@ def output_option(*others: str) -> Callable[[CommandT], CommandT]:
 def print_json(found: Any) -> None:
     """Print an answer for programs."""
     click.echo(json.dumps(found, indent=2, default=str))  # YAML has dates
+
+
+def say(text: str, *, err: bool = False, indent: int = 0, **style: Any) -> None:
+    """Print a sentence: on a terminal wrapped at words, elsewhere as one line.
+
+    Args:
+        text: The sentence.
+        err: Whether it goes to standard error.
+        indent: Columns before its further lines.
+        style: Arguments of `click.style`.
+    """
+    stream = sys.stderr if err else sys.stdout
+    click.secho(wrapped(text, indent=indent) if stream.isatty() else text, err=err, **style)
+
+
+def wrapped(text: str, *, before: int = 0, indent: int = 0) -> str:
+    """Text with its lines wrapped at words to the width of the terminal.
+
+    Names of objects have hyphens, and are copied: no line ends at one, or within a word.
+
+    Args:
+        text: One or more lines.
+        before: Columns that the first line already has.
+        indent: Columns before further lines.
+    """
+    wrapper = textwrap.TextWrapper(
+        terminal_width(), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    first, *rest = f"{'x' * before}{text}".split("\n")
+    return "\n".join(map(wrapper.fill, (first, *rest)))[before:]
+
+
+def terminal_width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size().columns

@@ -10,7 +10,7 @@ from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.history.live import Live, live_options
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -48,7 +48,7 @@ def restart_command(*, name: str | None, role: str, output: str, live: Callable[
         if output == "json":
             print_json({"restartedAt": moment, "workloads": [{"kind": kind.name, "name": one} for kind, one in found]})
         else:
-            click.echo(f"Follow it with `kubectl pdi status {resource['metadata']['name']} -n {namespace} --watch`.")
+            say(f"Follow it with `kubectl pdi status {resource['metadata']['name']} -n {namespace} --watch`.")
 
     live(name or "").do(work)
 

@@ -11,7 +11,7 @@ from pdinference.checks import examine_any
 from pdinference.cli.documents import documents, file_option, name_of
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 from pdinference.manifests import RenderSettings
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ class _Checked:
     def print(self, file: str) -> None:
         """For people."""
         for warning in self._warnings:
-            click.echo(f"Warning: {file}: {warning}", err=True)
+            say(f"Warning: {file}: {warning}", err=True)
         kind, name = self._document["kind"], name_of(self._document)
         if self.problems:
             click.ClickException(f"{file}: {refusal(name, self.problems, kind)}").show()

@@ -15,6 +15,7 @@ from pdinference.advise.resource import FIXED
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps
 from pdinference.advise.verdict import Limit, limit_of
+from pdinference.cli.narrow import fitted
 from pdinference.performance.calibration import Source
 
 _LONG_S: Final = 20.0
@@ -28,7 +29,7 @@ def print_advice(advice: Advice, resource: str, console: Console) -> None:
     for line in _asked(advice):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
-    console.print(_table(advice))
+    console.print(fitted(_table(advice), console))
     for line in (*_sources(advice), *_hints(advice), *advice.notes):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()

@@ -9,6 +9,7 @@ import click
 
 from pdinference.cli.documents import file_option, one_document, problems_told
 from pdinference.cli.installation import installation
+from pdinference.cli.output import say
 from pdinference.manifests import RenderSettings
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def fit_command(
 def _tell(found: "Fit", notes: tuple[str, ...]) -> None:
     """The times with their predictions."""
     for note in notes:
-        click.echo(f"Not measured: {note}", err=True)
+        say(f"Not measured: {note}", err=True)
     for each in found.residuals:
         mark = "held out" if each.held_out else "used"
         click.echo(
@@ -181,9 +182,9 @@ def _tell(found: "Fit", notes: tuple[str, ...]) -> None:
             f"{each.error:>+6.0%}  {mark}",
             err=True,
         )
-    click.echo(f"Median error of the times that were held out: {found.held_out_error:.1%}.", err=True)
+    say(f"Median error of the times that were held out: {found.held_out_error:.1%}.", err=True)
     if found.assumed:
-        click.echo(f"Hardly determined, so near the built-in values: {', '.join(found.assumed)}.", err=True)
+        say(f"Hardly determined, so near the built-in values: {', '.join(found.assumed)}.", err=True)
 
 
 def _aggregated(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Prints an explanation as text and tables."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -12,6 +12,9 @@ from pdinference.cli.explain.facts import RoleCount
 from pdinference.cli.explain.steps import Step
 
 _NOTHING = "Nothing to do."
+_BEFORE_OBJECT = len("  1  create    ")
+_LEAST_REASON = 30
+"""Columns of a reason beside its object."""
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
@@ -22,7 +25,7 @@ def print_explanation(found: Explanation, console: Console) -> None:
         console.print()
         console.print(_roles(found))
         console.print()
-    for part in _plan(found):
+    for part in _plan(found, console.width):
         console.print(part)
 
 
@@ -64,26 +67,39 @@ def _cells(row: RoleCount) -> Iterator[str]:
     yield from ("-" if row.allocated is None else str(row.allocated), str(row.replicas), str(row.ready), row.limit)
 
 
-def _plan(found: Explanation) -> Iterator[RenderableType]:
+def _plan(found: Explanation, width: int) -> Iterator[RenderableType]:
     yield Text("Next writes, in this order; those with one number at the same time:" if found.writes else _NOTHING)
     if found.writes:
-        yield _steps(found.writes)
+        yield _steps(found.writes, width)
     if found.held_back:
         yield Text("\nHeld back:")
-        yield _steps(found.held_back)
+        yield _steps(found.held_back, width)
     for title, lines in (("Decides again:", found.look_again), ("Not known here:", found.unknown)):
         if lines:
             yield Text(f"\n{title}")
-            yield from (Padding(Text(f"- {line}"), (0, 0, 0, 2)) for line in lines)
+            yield Padding(_listed(lines), (0, 0, 0, 2))
 
 
-def _steps(steps: Iterable[Step]) -> Table:
+def _listed(lines: Iterable[str]) -> Table:
+    """A list, whose further lines are indented as its first ones."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row("-", Text(line))
+    return table
+
+
+def _steps(steps: Sequence[Step], width: int) -> Table:
+    """The steps; with long names on a narrow terminal each reason is below its object."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(justify="right")
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for step in steps:
+    table.add_column(no_wrap=True)
+    objects = [f"{step.kind} {step.name}" for step in steps]
+    beside = width - max(map(len, objects)) - _BEFORE_OBJECT >= _LEAST_REASON
+    table.add_column(no_wrap=beside, overflow="fold")
+    if beside:
+        table.add_column(overflow="fold")
+    for step, changed in zip(steps, objects, strict=True):
         number = str(step.order) if step.order else ""
-        table.add_row(*map(Text, (f"  {number}", step.action, f"{step.kind} {step.name}", step.reason)))
+        last = (changed, step.reason) if beside else (f"{changed}\n{step.reason}".rstrip(),)
+        table.add_row(*map(Text, (f"  {number}", step.action, *last)))
     return table

@@ -7,7 +7,7 @@ import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ def history_command(*, name: str | None, output: str, live: Callable[[str], Live
     else:
         plan_console().print(_table(found))
     if found.current is None:
-        click.echo(_NOT_IN_HISTORY, err=True)
+        say(_NOT_IN_HISTORY, err=True)
 
 
 @click.command("diff")
@@ -95,13 +95,13 @@ def undo_command(
         if output == "text":
             _print_undo(undo)
         for warning in undo.warnings if undo.changes else ():
-            click.echo(f"Warning: {warning}", err=True)
+            say(f"Warning: {warning}", err=True)
         if writes:
             await _write(api, undo)
         if output == "json":
             print_json(_undo_as_json(undo, written=writes))
         elif writes:
-            click.echo(f"{undo.resource} has the spec of revision {undo.target.number} again.")
+            say(f"{undo.resource} has the spec of revision {undo.target.number} again.")
 
     live(name or "").do(work)
 
@@ -116,7 +116,7 @@ def _print_undo(undo: "Undo") -> None:
     if undo.changes:
         _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
     else:
-        click.echo(f"{undo.resource} has the spec of revision {undo.target.number} already. Nothing was written.")
+        say(f"{undo.resource} has the spec of revision {undo.target.number} already. Nothing was written.")
 
 
 def _undo_as_json(undo: "Undo", *, written: bool) -> Json:

@@ -10,7 +10,7 @@ from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.documents import documents, problems_told
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
@@ -79,7 +79,7 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
     spec, shape = resource.spec, facts_of(resource.spec, None).shape
     known = adapters_of(spec, local_facts(resource))
     for problem in (*adapter_problems(spec, known, shape.model_type if shape else ""), *adapter_warnings(spec, known)):
-        click.echo(f"Warning: {file}: {problem}", err=True)
+        say(f"Warning: {file}: {problem}", err=True)
 
 
 def _warn_of_model(answer: "Answer", file: str) -> None:
@@ -89,7 +89,7 @@ def _warn_of_model(answer: "Answer", file: str) -> None:
 
     spec, facts = answer.inputs.spec, answer.inputs.facts
     for problem in (*model_problems(spec, facts), *older_model_warnings(spec, facts)):
-        click.echo(f"Warning: {file}: {problem}", err=True)
+        say(f"Warning: {file}: {problem}", err=True)
 
 
 def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "Answer":

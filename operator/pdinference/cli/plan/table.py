@@ -9,6 +9,7 @@ from rich.text import Text
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.cli.narrow import fitted
 from pdinference.cli.plan.answer import Answer
 from pdinference.cli.plan.comparison import comparison_lines
 from pdinference.cli.plan.figures import GIB, count, gib
@@ -34,7 +35,7 @@ def print_plan(answer: Answer, console: Console) -> None:
     for role, plan in answer.plans.items():
         console.print()
         for part in _role(role, plan, answer):
-            console.print(part)
+            console.print(_fitted(part, console))
     console.print()
     decode = answer.plans[Role.DECODE]
     for lines in (
@@ -42,7 +43,11 @@ def print_plan(answer: Answer, console: Console) -> None:
         comparison_lines(answer.comparison, decode, answer.rooms),
     ):
         for part in lines:
-            console.print(_indented(part) if isinstance(part, str) else part)
+            console.print(_indented(part) if isinstance(part, str) else _fitted(part, console))
+
+
+def _fitted(part: RenderableType, console: Console) -> RenderableType:
+    return fitted(part, console) if isinstance(part, Table) else part
 
 
 def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType]:
@@ -74,9 +79,9 @@ def _table(role: Role, plan: RolePlan, whose: str, *, without_unknown: bool) -> 
     layout = f"tensor {settings.tensor} x pipeline {settings.stages} x data {settings.data}"
     title = f"{_TITLES[role]}: one device of {layout}{whose}"
     table = Table(title=title, title_justify="left", expand=False)
-    table.add_column("")
-    table.add_column("value", justify="right")
-    table.add_column("source")
+    table.add_column("", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("source", no_wrap=True)
     table.add_column("note", overflow="fold")
     stage = plan.stage
     said: dict[str, str] = {}
@@ -105,7 +110,7 @@ def _table(role: Role, plan: RolePlan, whose: str, *, without_unknown: bool) -> 
 def _stages(plan: RolePlan) -> Table:
     table = Table(title="pipeline stages", title_justify="left")
     for column in ("stage", "layers", "weights", "KV cache", "KV per token", "blocks"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for index, stage in enumerate(plan.stages):
         mark = " (limits)" if index == plan.worst else ""
         sizes = (gib(stage.weights), gib(stage.kv_cache), count(stage.kv_bytes_per_token, " B"))
@@ -160,7 +165,7 @@ def _answers(plan: RolePlan) -> Iterator[str]:
 def _what_if(inputs: Inputs, plan: RolePlan) -> Table:
     table = Table(title="what if", title_justify="left")
     for column in ("change", "weights", "KV cache", "KV tokens", "concurrency", "largest length"):
-        table.add_column(column, justify="left" if column == "change" else "right")
+        table.add_column(column, justify="left" if column == "change" else "right", no_wrap=column != "change")
     rows = [("as it is", plan), *((option.change, option.plan) for option in what_if(inputs, plan))]
     for change, other in rows:
         table.add_row(

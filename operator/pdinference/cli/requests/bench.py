@@ -8,7 +8,7 @@ import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.requests.chat import router_options
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def bench_command(
 
         load = Load(requests, concurrency, rate, prompt_tokens, answer_tokens, seconds)
         async with connected(api, namespace, name, api_key=api_key, model=model, connections=concurrency) as router:
-            click.echo(_announced(load, router), err=True)
+            say(_announced(load, router), err=True)
             with click.progressbar(length=requests, label="requests", file=sys.stderr) as bar:
                 return await measure(router, load, lambda ended: bar.update(ended - bar.pos))
 
@@ -85,16 +85,16 @@ def _print(outcome: "Outcome", output: str) -> None:
     console = plan_console()
     prompt, answer = outcome.tokens()
     seconds = outcome.seconds
-    click.echo(
+    say(
         f"{len(outcome.answers)} answers in {seconds:.1f} s: {len(outcome.answers) / seconds:.2f} requests/s, "
         f"{prompt / seconds:,.0f} prompt tokens/s, {answer / seconds:,.0f} answer tokens/s"
     )
     if outcome.answers:
         console.print(_table(outcome))
     if by_decode := sum(one.prefill == "decode" for one in outcome.answers):
-        click.echo(f"D computed {by_decode} of the prompts. `kubectl pdi status` says why P did not.")
+        say(f"D computed {by_decode} of the prompts. `kubectl pdi status` says why P did not.")
     for message, number in outcome.errors.items():
-        click.secho(f"{number} without answer: {message}", fg="red", err=True)
+        say(f"{number} without answer: {message}", err=True, fg="red")
 
 
 def _table(outcome: "Outcome") -> "Table":

@@ -10,7 +10,8 @@ import click
 
 from pdinference.cli.chosen import optional_name
 from pdinference.cli.history.live import Live, live_options
-from pdinference.cli.output import output_option
+from pdinference.cli.output import output_option, say, terminal_width
+from pdinference.cli.requests.wrapping import WordWrap
 
 if TYPE_CHECKING:
     from pdinference.cli.requests.router import Router
@@ -22,6 +23,8 @@ Json = dict[str, Any]
 
 _TALK: Final = "-"
 _PATH: Final = "/v1/chat/completions"
+_BEFORE_STAGE: Final = 25
+"""Columns before the description of a stage."""
 
 
 def router_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,15 +100,24 @@ async def _readable(descriptor: int) -> None:
 async def _turn(router: "Router", messages: list[Json], max_tokens: int, output: str) -> "Answer":
     shown = output == "text"
     body = {"messages": messages, "max_tokens": max_tokens}
-    answer = await router.ask(_PATH, body, (lambda text: click.echo(text, nl=False)) if shown else (lambda _: None))
+    text = WordWrap(terminal_width() if sys.stdout.isatty() else None)
+    try:
+        answer = await router.ask(_PATH, body, (lambda part: _write(text.add(part))) if shown else (lambda _: None))
+    finally:
+        _write(text.end())
     stages = await router.stages(answer)
     if not shown:
         click.echo(json.dumps(_as_json(router, answer, stages)))
         return answer
     click.echo("\n")
     for line in timings(answer, stages):
-        click.secho(line, dim=True)
+        say(line, indent=_BEFORE_STAGE if line.startswith(" ") else 0, dim=True)
     return answer
+
+
+def _write(text: str) -> None:
+    if text:
+        click.echo(text, nl=False)
 
 
 def timings(answer: "Answer", stages: "Stages | str") -> list[str]:
