@@ -65,6 +65,19 @@ def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[Ca
         assert built(config, layout, *calibrations).source is Source.EXTRAPOLATED
 
 
+@pytest.mark.parametrize(("part", "role"), [("engine", 1), ("decode", 1), ("parameter", 0)])
+def test_the_api_servers_of_the_file_are_those_of_the_engines(part: str, role: int) -> None:
+    document = llama()
+    document["spec"].setdefault(part, {})["args"] = {"api-server-count": "4"}
+    engines = Engines(document, inputs_of(document), 1000)
+    split = engines.build(Layout(GROUP, GROUP, parse_transports(("nvlink",))[0]))
+    assert split.arrangement.split is not None
+    kinds = split.arrangement.split.kind, split.arrangement.kind
+    assert kinds[role].limits.servers == 4
+    assert kinds[1 - role].limits.servers == (4 if part == "engine" else 1)
+    assert split.source is Source.EXTRAPOLATED  # times with several were not measured where one is full
+
+
 def test_the_times_beside_the_engine_are_those_of_an_own_calibration() -> None:
     calibration = own(configs.LLAMA_8B)
     split = Layout(GROUP, GROUP, parse_transports(("nvlink",))[0])

@@ -10,6 +10,7 @@ from pdinference.advise.resource import document_of
 from pdinference.advise.ways import KnownWay, Transport, way_of
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.defaults import api_server_processes
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.performance.calibration import Calibration, Source, calibration_of
 from pdinference.performance.calibration_file import CalibrationFile, shape_of
@@ -147,7 +148,8 @@ class Engines:
         except UnusableSpecError as error:
             raise AdviceError(str(error)) from None
         _require_room(plan, product, tensor)
-        return self._with_speed(plan, product, caches=spec.caches_prefixes(role))
+        servers = api_server_processes(spec, role)
+        return self._with_speed(plan, product, servers, caches=spec.caches_prefixes(role))
 
     def _service(self, product: str) -> Service:
         own = self._own.get(device_key(product))
@@ -160,16 +162,16 @@ class Engines:
             raise AdviceError(f"The speed of {product} is not known, so nothing can be predicted for it.")
         return device, calibration_of(product)
 
-    def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> Source:
+    def _source(self, plan: RolePlan, product: str, calibration: Calibration, servers: int) -> Source:
         """Interpolated: the product was measured with such a model, in a way that the docs call validated."""
         if calibration.source is not Source.MEASURED:
             return calibration.source
         own = self._own.get(device_key(product))
         measured = own.model == shape_of(plan.facts) if own else _is_plain(plan.facts)
-        validated_here = measured and plan.settings.tensor == 1 and plan.settings.quantization is None
-        return Source.INTERPOLATED if validated_here else Source.EXTRAPOLATED
+        plain = plan.settings.tensor == servers == 1 and plan.settings.quantization is None
+        return Source.INTERPOLATED if measured and plain else Source.EXTRAPOLATED
 
-    def _with_speed(self, plan: RolePlan, product: str, *, caches: bool) -> Engine:
+    def _with_speed(self, plan: RolePlan, product: str, servers: int, *, caches: bool) -> Engine:
         device, calibration = self._speed(product)
         settings = plan.settings
         try:
@@ -179,8 +181,8 @@ class Engines:
                 f"{error} So the time of a step cannot be predicted. Measure both modes on your own traffic: "
                 "docs/p-d-or-not.md."
             ) from None
-        limits = Limits.of(settings, int(plan.tokens.value or 0), self._service(product))
-        return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration))
+        limits = Limits.of(settings, int(plan.tokens.value or 0), self._service(product), servers)
+        return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration, servers))
 
 
 def _is_plain(facts: ModelFacts) -> bool:

@@ -126,7 +126,9 @@ def _hints(advice: Advice) -> Iterator[str]:
 _SOURCES = {
     Source.MEASURED: "as measured on this product",
     Source.INTERPOLATED: "interpolated between measurements on this product",
-    Source.EXTRAPOLATED: "extrapolated from measurements of another product, model, format of weights, TP or link",
+    Source.EXTRAPOLATED: (
+        "extrapolated from measurements of another product, model, format of weights, TP, link or number of API servers"
+    ),
     Source.UNKNOWN: "of unknown source",
 }
 
