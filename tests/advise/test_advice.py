@@ -42,6 +42,47 @@ def test_tcp_that_cannot_carry_the_load_is_shown_with_its_limit() -> None:
     assert (tcp["limit"], tcp["certainty"]) == ("transfer", "no")
 
 
+def test_smaller_steps_are_a_hint_where_prompts_delay_tokens() -> None:
+    asked = question(("1xH200",), prompt="8000", answer="150", rate=1.5, ttft="3s", itl="30ms")
+    advice = answer(asked)
+    rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
+    own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, 2,048 tokens a step"]
+    assert (own["decode"]["tokensPerStep"], own["hint"], own["best"]) == (8192, False, True)
+    assert (small["decode"]["tokensPerStep"], small["hint"], small["best"]) == (2048, True, False)
+    assert small["gap"]["p99"] == pytest.approx(0.056, rel=0.1)  # docs/tuning.md: 56 ms in steps of 2,048
+    assert own["gap"]["p99"] > 3 * small["gap"]["p99"]
+    assert "maxNumBatchedTokens" not in advice.document()["spec"]["decode"]
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [("engine", {"maxNumBatchedTokens": 8192}), ("decode", {"maxNumBatchedTokens": 4096}),
+     ("decode", {"enableChunkedPrefill": False, "maxNumBatchedTokens": 16384}), ("engine", {"maxNumSeqs": 4096})],
+)  # fmt: skip
+def test_tokens_a_step_that_the_file_decides_are_not_changed(part: str, options: dict[str, int]) -> None:
+    document = llama()
+    document["spec"].setdefault(part, {}).update(options)
+    advice = answer(question(("1xH200",), prompt="8000", answer="150", rate=1.5, document=document))
+    assert not any(one.candidate.layout.step_tokens for one in advice.results)
+
+
+def test_smaller_steps_are_no_hint_where_prompts_are_as_short() -> None:
+    advice = answer(question(("1xH200",), prompt="2000", answer="1000", rate=2, itl="9ms"))
+    (own,) = as_json(advice)["arrangements"]
+    assert own["limit"] == "prompts between tokens"
+
+
+def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
+    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=2.5, itl="9ms"))
+    rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
+    own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, FP8 KV cache"]
+    assert (own["limit"], own["kvCacheBits"], small["kvCacheBits"]) == ("decode bandwidth", 16, 8)
+    assert small["decode"]["kvCacheTokens"] == pytest.approx(2 * own["decode"]["kvCacheTokens"], rel=0.01)
+    assert small["itl"]["p50"] < own["itl"]["p50"]
+    assert (small["itl"]["source"], own["itl"]["source"]) == ("extrapolated", "interpolated")
+    assert advice.shown.candidate.layout.fp8 is False
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     asked = question(ttft="500ms", itl="30ms")
     assert as_json(answer(asked)) == as_json(answer(asked))

@@ -53,6 +53,12 @@ def test_an_own_calibration_of_a_mixture_has_the_errors_that_were_measured_with_
     assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B)).errors.tpot_p50 == 0.05
 
 
+def test_an_fp8_kv_cache_was_measured_with_p_and_d_alone() -> None:
+    assert built(configs.LLAMA_8B, Layout(GROUP, fp8=True)).source is Source.EXTRAPOLATED
+    split = Layout(GROUP, GROUP, parse_transports(("nvlink",))[0], fp8=True)
+    assert built(configs.LLAMA_8B, split).source is Source.INTERPOLATED
+
+
 @pytest.mark.parametrize("calibrations", [(), (own(configs.LLAMA_8B),)])
 def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[CalibrationFile, ...]) -> None:
     quantised = configs.LLAMA_8B | {"quantization_config": {"quant_method": "fp8"}}
