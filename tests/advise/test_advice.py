@@ -9,12 +9,13 @@ from pdinference.advise.advice import Advice, Question, advise, fitting
 from pdinference.advise.as_json import as_json
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.trial import Task, run_trial
-from pdinference.advise.verdict import Answer
+from pdinference.advise.verdict import Answer, Limit, limit_of
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS
 from tests.advise.questions import QUICK, llama, question
+from tests.planning.memory.configs import DEEPSEEK_V2_LITE
 from tests.simulation.llama import TOGETHER
 
 
@@ -156,3 +157,12 @@ def test_each_way_that_carries_the_load_is_shown(finalists: int) -> None:
     advice = advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], effort)
     ways = {one.candidate.layout.transport for one in advice.results}
     assert {way.name for way in ways if way is not None} == {"nvlink", "tcp", "rdma"}
+
+
+def test_a_hint_whose_kv_cache_is_not_known_is_left_out() -> None:
+    document = llama()
+    sparse = {"model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 16, "index_topk": 2048}
+    document["spec"]["model"]["architecture"] = {"config": DEEPSEEK_V2_LITE | {"q_lora_rank": 1536} | sparse}
+    advice = answer(question(prompt="8000", answer="150", rate=4, document=document, transports=("0.05",)))
+    assert any(limit_of(one) is Limit.TRANSFER for one in advice.results)
+    assert not any(one.candidate.layout.fp8 for one in advice.results)

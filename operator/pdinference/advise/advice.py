@@ -222,7 +222,10 @@ def _possible(question: Question) -> Iterable[Transport]:
 def _hints(question: Question, engines: Engines, results: Sequence[Result]) -> Iterable[Candidate]:
     """Arrangements with other options of the engines, which may do something about a limit."""
     for layout in dict.fromkeys(_changed(question, ranked(results, question.objectives))):
-        hint = _candidate(question, engines, layout)
+        try:
+            hint = _candidate(question, engines, layout)
+        except AdviceError:  # not known for this model, such as the size of an FP8 KV cache with sparse attention
+            continue
         if hint.estimate.load <= 1:
             yield hint
 
