@@ -1,6 +1,7 @@
 """Whole advices on small questions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from pdinference.advise.advice import Advice, Question, advise, fitting
 from pdinference.advise.as_json import as_json
 from pdinference.advise.problem import AdviceError
-from pdinference.advise.trial import Task, run_trial
+from pdinference.advise.trial import Task, Trial, run_trial
 from pdinference.advise.verdict import Answer, Limit, limit_of
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
@@ -166,3 +167,19 @@ def test_a_hint_whose_kv_cache_is_not_known_is_left_out() -> None:
     advice = answer(question(prompt="8000", answer="150", rate=4, document=document, transports=("0.05",)))
     assert any(limit_of(one) is Limit.TRANSFER for one in advice.results)
     assert not any(one.candidate.layout.fp8 for one in advice.results)
+
+
+@pytest.mark.parametrize("asked", [question(ttft="500ms", itl="30ms"), question(prompt="8000", answer="150", rate=4)])
+def test_the_simulations_that_are_still_to_come_are_known(asked: Question) -> None:
+    done, totals = 0, list[int]()
+
+    def simulate(tasks: Sequence[Task]) -> list[Trial]:
+        nonlocal done
+        done += len(tasks)
+        assert done <= totals[-1]
+        return [run_trial(task, asked.peak, asked.objectives) for task in tasks]
+
+    advice = advise(asked, simulate, QUICK, lambda number: totals.append(done + number))
+    assert totals[0] >= done - 3 * (1 + QUICK.rounds)  # hints come on top
+    assert totals[-1] == done
+    assert advice.results

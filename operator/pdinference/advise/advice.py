@@ -16,7 +16,7 @@ from pdinference.advise.objectives import Objectives
 from pdinference.advise.offer import Offer
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.resource import FIXED, Ranges, Scaling, document_of
-from pdinference.advise.search import Candidate, Effort, Result, Search, Simulate
+from pdinference.advise.search import Candidate, Effort, Expect, Result, Search, Simulate
 from pdinference.advise.verdict import Limit, Verdict, judge, limit_of, ranked, stalls
 from pdinference.advise.ways import Transport
 from pdinference.advise.workload.summary import Summary, summarise
@@ -146,8 +146,16 @@ def _range(number: int, low: float, high: float) -> Scaling:
     return Scaling(max(1, math.ceil(number * low)), max(number, min(_MOST_REPLICAS, math.floor(number * high))))
 
 
-def advise(question: Question, simulate: Simulate, effort: Effort | None = None) -> Advice:
+def advise(
+    question: Question, simulate: Simulate, effort: Effort | None = None, expect: Expect = lambda _: None
+) -> Advice:
     """Answer a question.
+
+    Args:
+        question: What is asked.
+        simulate: Does simulations.
+        effort: How many.
+        expect: Takes how many are still to come.
 
     Raises:
         AdviceError: Something of the model or the GPUs is not known, or the model fits nowhere.
@@ -158,7 +166,7 @@ def advise(question: Question, simulate: Simulate, effort: Effort | None = None)
     found = layouts(question.offer, sizes, transports, mla=question.inputs.facts.mla is not None)
     candidates = [_candidate(question, engines, layout) for layout in found]
     chosen = effort or _effort(question)
-    search = Search(question.demand, question.objectives, simulate, chosen)
+    search = Search(question.demand, question.objectives, simulate, chosen, expect)
     results = search.results(candidates)
     results += search.judge(list(_hints(question, engines, results)))
     order = ranked(results, question.objectives)
