@@ -1,6 +1,7 @@
 """Whole advices on small questions."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,13 +9,14 @@ import pytest
 from pdinference.advise.advice import Advice, Question, advise, fitting
 from pdinference.advise.as_json import as_json
 from pdinference.advise.problem import AdviceError
-from pdinference.advise.trial import Task, run_trial
-from pdinference.advise.verdict import Answer
+from pdinference.advise.trial import Task, Trial, run_trial
+from pdinference.advise.verdict import Answer, Limit, limit_of
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS
 from tests.advise.questions import QUICK, llama, question
+from tests.planning.memory.configs import DEEPSEEK_V2_LITE
 from tests.simulation.llama import TOGETHER
 
 
@@ -40,6 +42,47 @@ def test_tcp_that_cannot_carry_the_load_is_shown_with_its_limit() -> None:
     rows = {row["name"]: row for row in as_json(answer(asked))["arrangements"]}
     tcp = rows["split: 1 P TP 1 + 1 D TP 1, TCP"]
     assert (tcp["limit"], tcp["certainty"]) == ("transfer", "no")
+
+
+def test_smaller_steps_are_a_hint_where_prompts_delay_tokens() -> None:
+    asked = question(("1xH200",), prompt="8000", answer="150", rate=1.5, ttft="3s", itl="30ms")
+    advice = answer(asked)
+    rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
+    own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, 2,048 tokens a step"]
+    assert (own["decode"]["tokensPerStep"], own["hint"], own["best"]) == (8192, False, True)
+    assert (small["decode"]["tokensPerStep"], small["hint"], small["best"]) == (2048, True, False)
+    assert small["gap"]["p99"] == pytest.approx(0.056, rel=0.1)  # docs/tuning.md: 56 ms in steps of 2,048
+    assert own["gap"]["p99"] > 3 * small["gap"]["p99"]
+    assert "maxNumBatchedTokens" not in advice.document()["spec"]["decode"]
+
+
+@pytest.mark.parametrize(
+    ("part", "options"),
+    [("engine", {"maxNumBatchedTokens": 8192}), ("decode", {"maxNumBatchedTokens": 4096}),
+     ("decode", {"enableChunkedPrefill": False, "maxNumBatchedTokens": 16384}), ("engine", {"maxNumSeqs": 4096})],
+)  # fmt: skip
+def test_tokens_a_step_that_the_file_decides_are_not_changed(part: str, options: dict[str, int]) -> None:
+    document = llama()
+    document["spec"].setdefault(part, {}).update(options)
+    advice = answer(question(("1xH200",), prompt="8000", answer="150", rate=1.5, document=document))
+    assert not any(one.candidate.layout.step_tokens for one in advice.results)
+
+
+def test_smaller_steps_are_no_hint_where_prompts_are_as_short() -> None:
+    advice = answer(question(("1xH200",), prompt="2000", answer="1000", rate=2, itl="9ms"))
+    (own,) = as_json(advice)["arrangements"]
+    assert own["limit"] == "prompts between tokens"
+
+
+def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
+    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=2.5, itl="9ms"))
+    rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
+    own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, FP8 KV cache"]
+    assert (own["limit"], own["kvCacheBits"], small["kvCacheBits"]) == ("decode bandwidth", 16, 8)
+    assert small["decode"]["kvCacheTokens"] == pytest.approx(2 * own["decode"]["kvCacheTokens"], rel=0.01)
+    assert small["itl"]["p50"] < own["itl"]["p50"]
+    assert (small["itl"]["source"], own["itl"]["source"]) == ("extrapolated", "interpolated")
+    assert advice.shown.candidate.layout.fp8 is False
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -115,3 +158,28 @@ def test_each_way_that_carries_the_load_is_shown(finalists: int) -> None:
     advice = advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], effort)
     ways = {one.candidate.layout.transport for one in advice.results}
     assert {way.name for way in ways if way is not None} == {"nvlink", "tcp", "rdma"}
+
+
+def test_a_hint_whose_kv_cache_is_not_known_is_left_out() -> None:
+    document = llama()
+    sparse = {"model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 16, "index_topk": 2048}
+    document["spec"]["model"]["architecture"] = {"config": DEEPSEEK_V2_LITE | {"q_lora_rank": 1536} | sparse}
+    advice = answer(question(prompt="8000", answer="150", rate=4, document=document, transports=("0.05",)))
+    assert any(limit_of(one) is Limit.TRANSFER for one in advice.results)
+    assert not any(one.candidate.layout.fp8 for one in advice.results)
+
+
+@pytest.mark.parametrize("asked", [question(ttft="500ms", itl="30ms"), question(prompt="8000", answer="150", rate=4)])
+def test_the_simulations_that_are_still_to_come_are_known(asked: Question) -> None:
+    done, totals = 0, list[int]()
+
+    def simulate(tasks: Sequence[Task]) -> list[Trial]:
+        nonlocal done
+        done += len(tasks)
+        assert done <= totals[-1]
+        return [run_trial(task, asked.peak, asked.objectives) for task in tasks]
+
+    advice = advise(asked, simulate, QUICK, lambda number: totals.append(done + number))
+    assert totals[0] >= done - 3 * (1 + QUICK.rounds)  # hints come on top
+    assert totals[-1] == done
+    assert advice.results

@@ -53,6 +53,12 @@ def test_an_own_calibration_of_a_mixture_has_the_errors_that_were_measured_with_
     assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B)).errors.tpot_p50 == 0.05
 
 
+def test_an_fp8_kv_cache_was_measured_with_p_and_d_alone() -> None:
+    assert built(configs.LLAMA_8B, Layout(GROUP, fp8=True)).source is Source.EXTRAPOLATED
+    split = Layout(GROUP, GROUP, parse_transports(("nvlink",))[0], fp8=True)
+    assert built(configs.LLAMA_8B, split).source is Source.INTERPOLATED
+
+
 @pytest.mark.parametrize("calibrations", [(), (own(configs.LLAMA_8B),)])
 def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[CalibrationFile, ...]) -> None:
     quantised = configs.LLAMA_8B | {"quantization_config": {"quant_method": "fp8"}}
@@ -63,6 +69,19 @@ def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[Ca
         (configs.LLAMA_8B, rdma),
     ):
         assert built(config, layout, *calibrations).source is Source.EXTRAPOLATED
+
+
+@pytest.mark.parametrize(("part", "role"), [("engine", 1), ("decode", 1), ("parameter", 0)])
+def test_the_api_servers_of_the_file_are_those_of_the_engines(part: str, role: int) -> None:
+    document = llama()
+    document["spec"].setdefault(part, {})["args"] = {"api-server-count": "4"}
+    engines = Engines(document, inputs_of(document), 1000)
+    split = engines.build(Layout(GROUP, GROUP, parse_transports(("nvlink",))[0]))
+    assert split.arrangement.split is not None
+    kinds = split.arrangement.split.kind, split.arrangement.kind
+    assert kinds[role].limits.servers == 4
+    assert kinds[1 - role].limits.servers == (4 if part == "engine" else 1)
+    assert split.source is Source.EXTRAPOLATED  # times with several were not measured where one is full
 
 
 def test_the_times_beside_the_engine_are_those_of_an_own_calibration() -> None:

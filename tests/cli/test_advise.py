@@ -182,6 +182,7 @@ def test_the_screen_says_what_a_reader_would_ask() -> None:
     assert "No autoscaling block: " in screen
     assert "load 10% (assumed)" in screen
     assert "FP8" not in screen
+    assert "Tokens a step: unsplit 8,192. KV cache: 16 bits." in screen
     assert screen.endswith("# pdinference advise ... -o yaml | kubectl apply -f -")
 
 
@@ -189,3 +190,5 @@ def test_a_row_with_fp8_is_explained() -> None:
     load = ("--rate", "3", "--prompt-tokens", "8000", "--answer-tokens", "150", "--seconds", "60")
     screen = " ".join(advise("--gpus", "2xH200", "--transport", "tcp", *load).stdout.split())
     assert "Rows with FP8 KV cache are hints" in screen
+    assert "Rows with other tokens a step (maxNumBatchedTokens) are hints" in screen
+    assert "Tokens a step: P 8,192, D 2,048, unsplit 8,192. KV cache: 16 bits." in screen

@@ -16,6 +16,7 @@ from pdinference.simulation.fleet import Fleet
 from pdinference.simulation.link import Link
 from pdinference.simulation.prefix_cache import PrefixCache
 from pdinference.simulation.run import simulate
+from tests.simulation.fleets import poisson
 from tests.simulation.llama import SPLIT, TOGETHER
 
 ARRIVALS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 9000), st.integers(1, 60)), min_size=1, max_size=30).map(
@@ -59,6 +60,51 @@ def test_engines_of_a_group_serve_each_other_alone() -> None:
     prompts = [pod.engine.finished for pod in fleet.parameter]
     assert prompts == [pod.engine.finished for pod in fleet.decode]
     assert sum(prompts) == 20
+
+
+def _with_servers(servers: int) -> Arrangement:
+    """One P and one D with so many API servers."""
+    kind = SPLIT.kind
+    return replace(SPLIT, kind=replace(kind, limits=replace(kind.limits, servers=servers)))
+
+
+def test_four_api_servers_of_d_are_no_faster_where_one_is_enough() -> None:
+    """Measured with 20 requests a second of 1,000 / 250 tokens: docs/tuning.md, "What D needs"."""
+    load = list(poisson(20, 25, prompt=1000, answer=250))
+    one, four = (simulate(_with_servers(servers), load, warm_up=4, until=25) for servers in (1, 4))
+    assert four.outcome.whole.at(50) == pytest.approx(one.outcome.whole.at(50), rel=0.01)
+    assert four.outcome.ttft.at(50) == pytest.approx(0.078, rel=0.15)
+    assert four.outcome.whole.at(50) == pytest.approx(1.647, rel=0.08)
+    assert 0.2 < one.use.api_server < 0.4
+    assert four.use.api_server == pytest.approx(one.use.api_server / 4, rel=0.01)
+
+
+def test_several_api_servers_write_more_tokens_a_second() -> None:
+    load = [Arrival(0.001 * n, 8, 400) for n in range(1000)]
+    one, two = (simulate(_with_servers(servers), load, until=15) for servers in (1, 2))
+    assert one.outcome.tpot.at(50) == pytest.approx(1000 * 0.000045, rel=0.1)
+    assert two.outcome.tpot.at(50) < 0.85 * one.outcome.tpot.at(50)
+
+
+def test_the_api_server_that_is_free_first_reads_a_request() -> None:
+    slow = replace(TOGETHER, engines=1, service=replace(TOGETHER.service, prompt_token=0.001, hiccup_share=0))
+    load = [Arrival(0.0, 1000, 2), Arrival(0.0, 1000, 2), Arrival(0.0, 1000, 2)]
+
+    def first_tokens(servers: int) -> list[float]:
+        kind = replace(slow.kind, limits=replace(slow.kind.limits, servers=servers))
+        run = simulate(replace(slow, kind=kind), load, until=5)
+        assert run.use.api_server == pytest.approx((3 + 6 * 0.000045) / 5 / servers)
+        return [request.first_at for request in run.requests]
+
+    assert first_tokens(1) == pytest.approx([1, 2, 3], abs=0.1)
+    assert first_tokens(2) == pytest.approx([1, 1, 2], abs=0.1)
+
+
+def test_an_api_server_of_p_that_has_no_time_to_read_is_what_is_full() -> None:
+    service = replace(SPLIT.service, prompt_token=0.0001)
+    run = simulate(replace(SPLIT, service=service), [Arrival(0.09 * n, 1000, 10) for n in range(100)], until=9)
+    assert run.use.api_server == pytest.approx(1.1, rel=0.05)
+    assert run.use.prefill < 0.5
 
 
 def test_transfers_use_a_link_in_order() -> None:

@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from pdinference.advise import long_prompts
 from pdinference.advise.engines import DoesNotFitError, Engines
@@ -15,8 +16,8 @@ from pdinference.advise.objectives import Objectives
 from pdinference.advise.offer import Offer
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.resource import FIXED, Ranges, Scaling, document_of
-from pdinference.advise.search import Candidate, Effort, Result, Search, Simulate
-from pdinference.advise.verdict import Limit, Verdict, judge, limit_of, ranked
+from pdinference.advise.search import Candidate, Effort, Expect, Result, Search, Simulate
+from pdinference.advise.verdict import Limit, Verdict, judge, limit_of, ranked, stalls
 from pdinference.advise.ways import Transport
 from pdinference.advise.workload.summary import Summary, summarise
 from pdinference.advise.workload.trace import Trace
@@ -28,6 +29,10 @@ from pdinference.planning.memory import Inputs, tensor_sizes
 from pdinference.simulation.arrivals import Arrival
 
 _MOST_REPLICAS = 1000
+SMALL_STEP: Final = 2048
+"""Tokens a step that are tried without P. D was measured with as many: prompts delay tokens by 56 ms, not 220."""
+_SHORTER: Final = 1.5
+"""Gaps that are so many times as long as a smaller step takes become shorter with it."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,16 @@ def _range(number: int, low: float, high: float) -> Scaling:
     return Scaling(max(1, math.ceil(number * low)), max(number, min(_MOST_REPLICAS, math.floor(number * high))))
 
 
-def advise(question: Question, simulate: Simulate, effort: Effort | None = None) -> Advice:
+def advise(
+    question: Question, simulate: Simulate, effort: Effort | None = None, expect: Expect = lambda _: None
+) -> Advice:
     """Answer a question.
+
+    Args:
+        question: What is asked.
+        simulate: Does simulations.
+        effort: How many.
+        expect: Takes how many are still to come.
 
     Raises:
         AdviceError: Something of the model or the GPUs is not known, or the model fits nowhere.
@@ -153,11 +166,11 @@ def advise(question: Question, simulate: Simulate, effort: Effort | None = None)
     found = layouts(question.offer, sizes, transports, mla=question.inputs.facts.mla is not None)
     candidates = [_candidate(question, engines, layout) for layout in found]
     chosen = effort or _effort(question)
-    search = Search(question.demand, question.objectives, simulate, chosen)
+    search = Search(question.demand, question.objectives, simulate, chosen, expect)
     results = search.results(candidates)
-    results += search.judge(list(_with_fp8(question, engines, results)))
+    results += search.judge(list(_hints(question, engines, results)))
     order = ranked(results, question.objectives)
-    verdict = judge([one for one in order if not one.candidate.layout.fp8], question.objectives)
+    verdict = judge([one for one in order if not one.candidate.layout.hint], question.objectives)
     long = long_prompts.note(question.peak.arrivals, question.objectives, list(_prefill_steps(engines, sizes)))
     return Advice(question, verdict, tuple(order), (*question.load.notes, *notes, *_notes(question, transports), *long))
 
@@ -214,16 +227,46 @@ def _possible(question: Question) -> Iterable[Transport]:
     return (one for one in question.transports if limits.nvlink or not one.host_local)
 
 
-def _with_fp8(question: Question, engines: Engines, results: Iterable[Result]) -> Iterable[Candidate]:
-    """An arrangement that a network limits, with half the bytes: a hint, because it changes the model's answers."""
-    for one in results:
-        layout = one.candidate.layout
-        limited = limit_of(one) is Limit.TRANSFER and not layout.host_local
-        if limited and _is_16_bit(question):
-            hint = _candidate(question, engines, replace(layout, fp8=True))
-            if hint.estimate.load <= 1:
-                yield hint
-            return
+def _hints(question: Question, engines: Engines, results: Sequence[Result]) -> Iterable[Candidate]:
+    """Arrangements with other options of the engines, which may do something about a limit."""
+    for layout in dict.fromkeys(_changed(question, ranked(results, question.objectives))):
+        try:
+            hint = _candidate(question, engines, layout)
+        except AdviceError:  # not known for this model, such as the size of an FP8 KV cache with sparse attention
+            continue
+        if hint.estimate.load <= 1:
+            yield hint
+
+
+def _changed(question: Question, order: Sequence[Result]) -> Iterable[Layout]:
+    """An FP8 KV cache where its bytes limit; smaller steps where prompts delay tokens."""
+    best = {one.candidate.layout.split: one for one in reversed(order)}
+    if _is_16_bit(question):
+        limits = [(one.candidate.layout, limit_of(one)) for one in order]
+        network = (layout for layout, limit in limits if limit is Limit.TRANSFER and not layout.host_local)
+        of_the_best = (one.candidate.layout for one in best.values() if limit_of(one) in {Limit.DECODE, Limit.KV})
+        for layout in (*islice(network, 1), *of_the_best):
+            yield replace(layout, fp8=True)
+    unsplit = best.get(False)
+    if unsplit is not None and _small_steps_help(unsplit) and _takes_small_steps(question):
+        yield replace(unsplit.candidate.layout, step_tokens=SMALL_STEP)
+
+
+def _small_steps_help(one: Result) -> bool:
+    """Whether prompts delay tokens, by more than a smaller step takes."""
+    of = one.candidate.built.arrangement.kind
+    small = of.steps.prefill(SMALL_STEP, SMALL_STEP**2 / 2, 0, 1)
+    return of.limits.step_tokens > SMALL_STEP and stalls(one.trial) and one.trial.gap > _SHORTER * small
+
+
+def _takes_small_steps(question: Question) -> bool:
+    """Whether the file leaves tokens a step open, and vLLM starts with fewer."""
+    engine, own = question.inputs.spec.engine, question.inputs.spec.decode
+    chunked = engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
+    open_ = own.max_num_batched_tokens is None and engine.max_num_batched_tokens is None
+    most = own.max_num_seqs or engine.max_num_seqs or 0
+    in_one_step = chunked is False or LIMITS[question.inputs.spec.transfer.connector].one_step
+    return open_ and not in_one_step and most <= SMALL_STEP
 
 
 def _is_16_bit(question: Question) -> bool:

@@ -4,10 +4,13 @@ import math
 from typing import Any
 
 from pdinference.advise.advice import Advice
+from pdinference.advise.engines import CERTAINTY
+from pdinference.advise.layouts import Group
 from pdinference.advise.objectives import Objective
 from pdinference.advise.search import Result
 from pdinference.advise.verdict import limit_of
 from pdinference.performance.calibration import Source
+from pdinference.simulation.engine import Limits
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
@@ -40,17 +43,20 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
     """One arrangement."""
     layout, built, trial = one.candidate.layout, one.candidate.built, one.trial
     errors, question = built.errors, advice.question
+    arrangement, split = built.arrangement, built.arrangement.split
     first = _least_certain(built.prefill, built.transfer)
     token = built.decode
     percentile, tail = question.objectives.percentile, question.objectives.tail
     return {
         "name": layout.title,
         "mode": "Disaggregated" if layout.split else "Aggregated",
-        "parameter": _group(layout.parameter),
-        "decode": _group(layout.decode),
+        "parameter": _group(layout.parameter, split.kind.limits) if layout.parameter and split else None,
+        "decode": _group(layout.decode, arrangement.kind.limits),
         "path": ("HostLocal" if layout.host_local else "Network") if layout.split else None,
         "transport": layout.transport.name if layout.transport else None,
         "fp8KvCache": layout.fp8,
+        "kvCacheBits": built.kv_bits,
+        "hint": layout.hint,
         "gpus": layout.number,
         "keepsObjectives": trial.kept if question.objectives.given else None,
         "certainty": trial.keeps.name.lower(),
@@ -84,10 +90,16 @@ def million(one: Result) -> float | None:
     return one.candidate.cost / one.trial.tokens / 3600 * 1e6 if one.trial.tokens else None
 
 
-def _group(group: Any) -> dict[str, Any] | None:
-    if group is None:
-        return None
-    return {"product": group.product, "tensor": group.tensor, "engines": group.number}
+def _group(group: Group, limits: Limits) -> dict[str, Any]:
+    return {
+        "product": group.product,
+        "tensor": group.tensor,
+        "engines": group.number,
+        "tokensPerStep": limits.step_tokens,
+        "requestsPerStep": limits.requests,
+        "kvCacheTokens": limits.kv_tokens,
+        "apiServers": limits.servers,
+    }
 
 
 def _objective(one: Objective) -> dict[str, float | None]:
@@ -95,7 +107,7 @@ def _objective(one: Objective) -> dict[str, float | None]:
 
 
 def _least_certain(*sources: Source | None) -> Source:
-    return max((one for one in sources if one is not None), key=list(Source).index)
+    return max((one for one in sources if one is not None), key=CERTAINTY.index)
 
 
 def _number(values: dict[str, float], source: Source, errors: dict[str, float]) -> dict[str, Any]:

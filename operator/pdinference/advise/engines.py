@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from pdinference.advise.layouts import Group, Layout
 from pdinference.advise.problem import AdviceError
@@ -10,6 +10,7 @@ from pdinference.advise.resource import document_of
 from pdinference.advise.ways import KnownWay, Transport, way_of
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.defaults import api_server_processes
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.performance.calibration import Calibration, Source, calibration_of
 from pdinference.performance.calibration_file import CalibrationFile, shape_of
@@ -26,6 +27,8 @@ from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference.simulation.engine import Limits
 
 NETWORK = Transport("tcp")
+CERTAINTY: Final = tuple(Source)
+"""Sources, the most certain first."""
 
 
 class DoesNotFitError(AdviceError):
@@ -57,6 +60,7 @@ class Built:
         prefill: Source of the speed of prompts.
         decode: Source of the speed of tokens.
         transfer: Source of the speed of the way; None without P.
+        kv_bits: Bits of an element of the KV cache.
     """
 
     layout: Layout
@@ -64,13 +68,12 @@ class Built:
     prefill: Source
     decode: Source
     transfer: Source | None
+    kv_bits: int
 
     @property
     def source(self) -> Source:
         """The least certain of all sources."""
-        order = list(Source)
-        found = (self.prefill, self.decode, self.transfer or self.decode)
-        return max(found, key=order.index)
+        return max((self.prefill, self.decode, self.transfer or self.decode), key=CERTAINTY.index)
 
     @property
     def errors(self) -> Errors:
@@ -93,9 +96,11 @@ class Engines:
     ) -> None:
         self._base, self._inputs, self._prompt = base, inputs, prompt
         self._own = {device_key(one.product): one for one in calibrations}
-        self._made: dict[tuple[Role, str, int, bool, bool], Engine] = {}
+        self._made: dict[tuple[Role, Layout], Engine] = {}
 
-    def engine(self, role: Role, product: str, tensor: int, *, split: bool, fp8: bool = False) -> Engine:
+    def engine(
+        self, role: Role, product: str, tensor: int, *, split: bool, fp8: bool = False, step_tokens: int = 0
+    ) -> Engine:
         """The engine of a role.
 
         Args:
@@ -104,12 +109,15 @@ class Engines:
             tensor: Its GPUs.
             split: Whether the mode has P.
             fp8: Whether its KV cache is in FP8.
+            step_tokens: Its tokens a step; 0: those of the file.
 
         Raises:
             DoesNotFitError: The model does not fit.
             AdviceError: Something of the model or the device is not known.
         """
-        key = (role, product, tensor, split, fp8)
+        group = Group(product, tensor, 1)
+        layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens)
+        key = (role, layout)
         if key not in self._made:
             self._made[key] = self._make(*key)
         return self._made[key]
@@ -121,33 +129,40 @@ class Engines:
             AdviceError: The model does not fit, or something is not known.
         """
         group, split, fp8 = layout.decode, layout.split, layout.fp8
-        decode = self.engine(Role.DECODE, group.product, group.tensor, split=split, fp8=fp8)
+        decode = self.engine(
+            Role.DECODE, group.product, group.tensor, split=split, fp8=fp8, step_tokens=layout.step_tokens
+        )
+        kv_bits = 8 * decode.plan.settings.kv_bytes
         policy = self._inputs.spec.router.policy
         if layout.parameter is None or layout.transport is None:
             whole = Arrangement(decode.kind, group.number, policy=policy, service=self._service(group.product))
-            return Built(layout, whole, decode.source, decode.source, None)
+            return Built(layout, whole, decode.source, decode.source, None, kv_bits)
         of_p = layout.parameter
         parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
         arrangement = Arrangement(decode.kind, group.number, parts, policy, self._service(of_p.product))
-        return Built(layout, arrangement, parameter.source, decode.source, known.source)
+        return Built(layout, arrangement, parameter.source, decode.source, known.source, kv_bits)
 
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
         token = mean_token_bytes(decode, self._prompt)
         return Split(kind, layout.parameter.number, known.way, token, layout.pods)
 
-    def _make(self, role: Role, product: str, tensor: int, split: bool, fp8: bool) -> Engine:
-        group = Group(product, tensor, 1)
-        layout = Layout(group, group if split else None, NETWORK if split else None, fp8)
+    def _make(self, role: Role, layout: Layout) -> Engine:
+        product = layout.decode.product
         spec = _spec(document_of(self._base, layout))
         try:
             plan = plan_role(replace(self._inputs, spec=spec), role)
         except UnusableSpecError as error:
             raise AdviceError(str(error)) from None
-        _require_room(plan, product, tensor)
-        return self._with_speed(plan, product, caches=spec.caches_prefixes(role))
+        _require_room(plan, product, layout.decode.tensor)
+        steps, source = self._speed_of(plan, product)
+        servers = api_server_processes(spec, role)
+        if not _is_validated(plan, servers, split=layout.split):
+            source = max(source, Source.EXTRAPOLATED, key=CERTAINTY.index)
+        limits = Limits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
+        return Engine(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)
 
     def _service(self, product: str) -> Service:
         own = self._own.get(device_key(product))
@@ -161,26 +176,30 @@ class Engines:
         return device, calibration_of(product)
 
     def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> Source:
-        """Interpolated: the product was measured with such a model, in a way that the docs call validated."""
+        """Interpolated: the product was measured with such a model."""
         if calibration.source is not Source.MEASURED:
             return calibration.source
         own = self._own.get(device_key(product))
         measured = own.model == shape_of(plan.facts) if own else _is_plain(plan.facts)
-        validated_here = measured and plan.settings.tensor == 1 and plan.settings.quantization is None
-        return Source.INTERPOLATED if validated_here else Source.EXTRAPOLATED
+        return Source.INTERPOLATED if measured else Source.EXTRAPOLATED
 
-    def _with_speed(self, plan: RolePlan, product: str, *, caches: bool) -> Engine:
+    def _speed_of(self, plan: RolePlan, product: str) -> tuple[StepModel, Source]:
         device, calibration = self._speed(product)
-        settings = plan.settings
         try:
-            steps = StepModel(work_of(plan.facts, settings), device, calibration)
+            steps = StepModel(work_of(plan.facts, plan.settings), device, calibration)
         except NotCountedError as error:
             raise AdviceError(
                 f"{error} So the time of a step cannot be predicted. Measure both modes on your own traffic: "
                 "docs/p-d-or-not.md."
             ) from None
-        limits = Limits.of(settings, int(plan.tokens.value or 0), self._service(product))
-        return Engine(EngineKind(steps, limits, caches), plan, self._source(plan, product, calibration))
+        return steps, self._source(plan, product, calibration)
+
+
+def _is_validated(plan: RolePlan, servers: int, *, split: bool) -> bool:
+    """Whether engines of this kind are among those that docs/advise.md compares with measurements."""
+    settings = plan.settings
+    fp8_unsplit = settings.kv_bytes == 1 and not split
+    return settings.tensor == servers == 1 and settings.quantization is None and not fp8_unsplit
 
 
 def _is_plain(facts: ModelFacts) -> bool:

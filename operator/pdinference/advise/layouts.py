@@ -46,6 +46,7 @@ class Layout:
         parameter: P's engines; None for the mode Aggregated.
         transport: The way between them; None without P.
         fp8: Whether the KV cache is in FP8 although the file does not say so.
+        step_tokens: Tokens a step of engines without P, although the file does not say so; 0: those of the file.
         named: Whether its title has the products, because there are several.
     """
 
@@ -53,12 +54,18 @@ class Layout:
     parameter: Group | None = None
     transport: Transport | None = None
     fp8: bool = False
+    step_tokens: int = 0
     named: bool = False
 
     @property
     def split(self) -> bool:
         """Whether P computes the prompts."""
         return self.parameter is not None
+
+    @property
+    def hint(self) -> bool:
+        """Whether it differs from the file in more than engines and ways. Then it is shown, and never the verdict."""
+        return self.fp8 or bool(self.step_tokens)
 
     @property
     def host_local(self) -> bool:
@@ -108,11 +115,13 @@ class Layout:
             on = f" on {group.product}" if self.named else ""
             return f"{group.number} {name} TP {group.tensor}{on}"
 
+        changed = f", {self.step_tokens:,} tokens a step" if self.step_tokens else ""
+        changed += ", FP8 KV cache" if self.fp8 else ""
         if self.parameter is None or self.transport is None:
-            return f"unsplit: {engines(self.decode, 'x')}"
+            return f"unsplit: {engines(self.decode, 'x')}{changed}"
         way = way_of(self.transport, self.decode.product, self.parameter.tensor).way.name
         parts = f"{engines(self.parameter, 'P')} + {engines(self.decode, 'D')}"
-        return f"split: {parts}, {way}{', FP8 KV cache' if self.fp8 else ''}"
+        return f"split: {parts}, {way}{changed}"
 
 
 def layouts(

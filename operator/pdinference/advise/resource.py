@@ -66,6 +66,8 @@ def document_of(base: Json, layout: Layout, ranges: Ranges = FIXED, *, memory: i
             spec["parameter"].pop("replicas")
         spec["transfer"] = _transfer(base, layout)
     spec["decode"] = _role(base, "decode", layout.decode, ranges.decode, memory)
+    if layout.step_tokens:
+        spec["decode"]["maxNumBatchedTokens"] = layout.step_tokens
     if layout.host_local:
         spec["decode"]["replicas"] = layout.pods
         for role in ("parameter", "decode"):

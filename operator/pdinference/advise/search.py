@@ -14,6 +14,8 @@ from pdinference.advise.trial import Keeps, Task, Trial
 
 Simulate = Callable[[Sequence[Task]], list[Trial]]
 """Does the tasks and returns the trials in their order."""
+Expect = Callable[[int], None]
+"""Takes the most simulations that are still to come, whenever that is known better. For progress."""
 
 _FITS: Final = 1.05
 """Largest estimated load of an arrangement that is simulated."""
@@ -87,23 +89,41 @@ class Search:
         objectives: What requests should keep.
         simulate: Does simulations, perhaps in several processes.
         effort: How many.
+        expect: Takes how many are still to come.
     """
 
-    def __init__(self, demand: Demand, objectives: Objectives, simulate: Simulate, effort: Effort) -> None:
+    def __init__(
+        self, demand: Demand, objectives: Objectives, simulate: Simulate, effort: Effort, expect: Expect
+    ) -> None:
         self._demand, self._objectives, self._simulate, self._effort = demand, objectives, simulate, effort
+        self._expect = expect
 
     def results(self, candidates: Iterable[Candidate]) -> list[Result]:
         """The best arrangements of both modes, with the largest load that each bears."""
         every = sorted(candidates, key=lambda one: (one.cost, one.estimate.load))
         of_modes = [[one for one in every if one.layout.split is split] for split in (True, False)]
+        self._expect(self._most(of_modes))
         found = [self._best(mode) for mode in of_modes]
         peers = [_peers(mode, own, other) for mode, own, other in zip(of_modes, found, reversed(found), strict=True)]
         return self.judge([one for mode in (*found, *peers) for one in mode])
 
     def judge(self, chosen: Sequence[Candidate]) -> list[Result]:
         """Simulate arrangements at length, and look for the largest load that each bears."""
+        self._expect(len(chosen) * self._of_each)
         trials = self._simulate([self._task(one, self._effort.long, 1.0) for one in chosen])
         return self._largest_loads(list(zip(chosen, trials, strict=True)))
+
+    @property
+    def _of_each(self) -> int:
+        """Simulations of an arrangement that is judged."""
+        return 1 + self._effort.rounds
+
+    def _most(self, of_modes: Iterable[list[Candidate]]) -> int:
+        """Most simulations of all modes: short ones, and those of the finalists and a peer."""
+        of = self._effort
+        short = of.most + of.at_a_price - 1 if self._objectives.given else 2 * of.at_a_price
+        numbers = [(sum(map(self._may_do, mode)), len(mode)) for mode in of_modes]
+        return sum(min(short, may_do) + min(of.finalists + 1, every) * self._of_each for may_do, every in numbers)
 
     # The first, short simulations
 

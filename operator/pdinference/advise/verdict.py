@@ -64,8 +64,13 @@ def limit_of(result: Result) -> Limit:
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
     if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
-        return Limit.PROMPTS if not split and trial.gap > _STALLED * trial.itl[0] else Limit.DECODE
+        return Limit.PROMPTS if not split and stalls(trial) else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
+
+
+def stalls(trial: Trial) -> bool:
+    """Whether prompts delay tokens by several times what a token takes."""
+    return trial.gap > _STALLED * trial.itl[0]
 
 
 def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:

@@ -1,13 +1,11 @@
 """Problems and risks of several API server processes in a pod (`args.api-server-count`)."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.defaults import API_SERVERS, stated_api_servers
 from pdinference.api.validation import Problem
 from pdinference.checks.options import arguments_of
-
-_OPTION = "api-server-count"
 
 
 def api_server_problems(spec: Spec) -> Iterator[Problem]:
@@ -38,15 +36,5 @@ def api_server_warnings(spec: Spec) -> Iterator[Problem]:
 def _counts(spec: Spec) -> Iterator[tuple[str, int]]:
     """The numbers in a spec, each with its field. Values of another type are an error of their own."""
     for field, arguments in arguments_of(spec):
-        if (count := _count(arguments)) is not None:
-            yield f"{field}.{_OPTION}", count
-
-
-def _count(arguments: Mapping[str, Any]) -> int | None:
-    value = arguments.get(_OPTION)
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    try:
-        return int(value)
-    except ValueError:
-        return None
+        if (count := stated_api_servers(arguments)) is not None:
+            yield f"{field}.{API_SERVERS}", count

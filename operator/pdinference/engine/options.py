@@ -45,7 +45,7 @@ def default_options(spec: Spec, role: Role) -> dict[str, Any]:
     flags = {
         "block-size": defaults.block_size(spec),
         "max-num-batched-tokens": defaults.max_num_batched_tokens(spec, role),
-        "api-server-count": defaults.api_servers(spec, role),
+        defaults.API_SERVERS: defaults.api_servers(spec, role),
     }
     return {name: value for name, value in flags.items() if value is not None}
 

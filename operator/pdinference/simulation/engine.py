@@ -32,9 +32,10 @@ class Limits:
         requests: `max-num-seqs`.
         kv_tokens: Tokens of its KV cache.
         block: Tokens of a block.
-        token_out: Seconds of the API server for each token; a step is no shorter than that of all its tokens.
+        token_out: Seconds of an API server for each token.
         lookahead: Whether a step is scheduled while the one before runs, so that a new request misses one
             (asynchronous scheduling, `step_with_batch_queue` in vllm/v1/engine/core.py).
+        servers: API server processes (`api-server-count`). Each request belongs to one of them.
     """
 
     step_tokens: int
@@ -43,15 +44,17 @@ class Limits:
     block: int
     token_out: float
     lookahead: bool = True
+    servers: int = 1
 
     @classmethod
-    def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE) -> "Limits":
+    def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE, servers: int = 1) -> "Limits":
         """The limits of a vLLM with these settings.
 
         Args:
             settings: Its settings.
             kv_tokens: Tokens of its KV cache.
-            service: Times of its API server.
+            service: Times of its API servers.
+            servers: Number of them.
         """
         return cls(
             step_tokens=settings.max_num_batched_tokens,
@@ -59,7 +62,15 @@ class Limits:
             kv_tokens=kv_tokens,
             block=settings.block_size,
             token_out=service.token_out,
+            servers=servers,
         )
+
+    def shortest_step(self, running: int) -> float:
+        """Seconds in which the API servers write a token of each running request, if they have as many requests each.
+
+        A step is no shorter: the busiest of them holds up the next one.
+        """
+        return -(-running // self.servers) * self.token_out
 
 
 class Progress(NamedTuple):
@@ -281,7 +292,7 @@ class Engine:
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
         running = len(self._running)
         seconds = self._steps.prefill(tokens, pairs, running, len(ended)) + self._kv_seconds()
-        seconds = max(seconds, self._steps.calibration.shortest_step, running * self._limits.token_out)
+        seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.shortest_step(running))
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -304,7 +315,7 @@ class Engine:
             self._preempt()
             running = len(self._running)
         steps = self._steps
-        least = max(steps.calibration.shortest_step, running * self._limits.token_out)
+        least = max(steps.calibration.shortest_step, self._limits.shortest_step(running))
         base = self._base.get(running)
         if base is None:
             base = self._base[running] = steps.decode(running)

@@ -175,12 +175,11 @@ class Fleet:
         return self._by_known[self._choose[role]([pod.known for pod in pods], call)]
 
     def _read(self, pod: SimulatedPod, tokens: int, seconds: float, then: Callable[[], None]) -> None:
-        """The API server of a pod reads one request after the other."""
-        begins = max(self._clock.now, pod.api_free_at)
-        pod.api_free_at = begins + tokens * self._of.service.prompt_token
+        """An API server of a pod reads one request after the other."""
         service = self._of.service
+        read_at = pod.read(self._clock.now, tokens * service.prompt_token)
         hiccup = self._chance.expovariate(1 / service.hiccup) if self._chance.random() < service.hiccup_share else 0.0
-        self._clock.at(pod.api_free_at + seconds + hiccup, then)
+        self._clock.at(read_at + seconds + hiccup, then)
 
     def _send_whole(self, request: Request, call: Asked) -> None:
         arrival = request.arrival

@@ -1,6 +1,7 @@
 """The pods of a simulated fleet, as the router knows them, so that its own policies choose among them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count
 
 from pdinference.api.names import Role
@@ -58,7 +59,8 @@ class SimulatedPod:
         engine: Its engine.
         cache: Its prefix cache; None without.
         created_at: When it was created.
-        api_free_at: When its API server has read all requests that have come.
+        reading: When each API server that had to read a request has read its last one; a heap.
+        read_seconds: Seconds in which they read requests.
         draining: Whether it gets no more requests, and ends when it has none.
         gone_at: When it ended; None before.
         kept: Prompts whose KV cache it keeps until D has pulled it.
@@ -71,13 +73,22 @@ class SimulatedPod:
     engine: Engine
     cache: PrefixCache | None
     created_at: float = 0.0
-    api_free_at: float = 0.0
+    reading: list[float] = field(default_factory=list)
+    read_seconds: float = 0.0
     draining: bool = False
     gone_at: float | None = None
     kept: int = 0
     prompt_tokens: int = 0
     answer_tokens: int = 0
     prefill_seconds: float = 0.0
+
+    def read(self, now: float, seconds: float) -> float:
+        """When a request that comes now is read. The API server that is free first takes it."""
+        busy = len(self.reading) == self.engine.limits.servers
+        begins = max(now, heappop(self.reading)) if busy else now
+        heappush(self.reading, begins + seconds)
+        self.read_seconds += seconds
+        return begins + seconds
 
     def begin(self, tokens: int) -> Sent:
         """Count a request as its load, as `Pod.sending` does."""

@@ -20,7 +20,7 @@ class Use:
         decode: Share of time in which D's engines made steps, of the busiest. An engine with one request is at 1 too.
         kv_cache: Largest share of a D engine's KV cache that was in use at a time.
         transfer: Share of time in which KV cache moved, of the busiest link; 0 without P.
-        api_server: Share of time in which the API server of D was busy with tokens, of the busiest.
+        api_server: Share of time in which the API servers of a pod read requests and wrote tokens, of the busiest pod.
         preemptions: Requests that lost their KV cache, of all.
     """
 
@@ -75,9 +75,15 @@ def _use(fleet: Fleet, arrangement: Arrangement, seconds: float) -> Use:
         decode=max(engine.stepping for engine in decode) / seconds,
         kv_cache=max(engine.most_kv for engine in decode) / arrangement.kind.limits.kv_tokens,
         transfer=max((link.busy for link in fleet.links), default=0.0) / seconds,
-        api_server=max(engine.generated for engine in decode) * arrangement.kind.limits.token_out / seconds,
+        api_server=max(map(_of_api_servers, (*fleet.parameter, *fleet.decode))) / seconds,
         preemptions=preemptions / max(1, len(fleet.requests)),
     )
+
+
+def _of_api_servers(pod: SimulatedPod) -> float:
+    """Seconds of each API server of a pod, if all have as much to do."""
+    limits = pod.engine.limits
+    return (pod.read_seconds + pod.engine.generated * limits.token_out) / limits.servers
 
 
 def _busiest(pods: Sequence[SimulatedPod]) -> float:

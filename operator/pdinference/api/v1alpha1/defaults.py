@@ -4,10 +4,15 @@ docs/tuning.md ("Defaults") has the measurements. Fields of the spec override th
 because they depend on the role and the device.
 """
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.resource import Spec
 
+API_SERVERS: Final = "api-server-count"
+"""The option of vLLM with the number of API server processes."""
 _BLOCK_SIZE = 128
 """Tokens per block on GPUs. A transfer of 1 GB takes 15 ms instead of 49 ms with vLLM's 16, and does not stall
 decode."""
@@ -55,6 +60,23 @@ def api_servers(spec: Spec, role: Role) -> int | None:
     (docs/tuning.md, "API servers").
     """
     return 1 if spec.of(role).parallelism.data > 1 else None
+
+
+def stated_api_servers(arguments: Mapping[str, Any]) -> int | None:
+    """The number of API server processes in `args`; None without a valid one."""
+    value = arguments.get(API_SERVERS)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def api_server_processes(spec: Spec, role: Role) -> int:
+    """API server processes of an instance, as vLLM starts them."""
+    stated = stated_api_servers({**spec.engine.args, **spec.of(role).args})
+    return max(1, stated or api_servers(spec, role) or 1)
 
 
 def startup_seconds(spec: Spec) -> int:

@@ -139,7 +139,7 @@ def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advic
     from pdinference.cli.advise.processes import cores, simulations  # noqa: PLC0415
 
     with simulations(question.peak, question.objectives, jobs or cores()) as simulate:
-        advice = advise(question, simulate)
+        advice = advise(question, simulate, expect=simulate.expect)
         if plot is not None:
             from pdinference.cli.advise.plot import draw  # noqa: PLC0415
 

@@ -8,8 +8,9 @@ from typing import Final
 import click
 
 from pdinference.advise.advice import Advice
-from pdinference.advise.search import Result, Simulate
+from pdinference.advise.search import Result
 from pdinference.advise.trial import Task, Trial
+from pdinference.cli.advise.processes import Simulations
 
 _FORMATS: Final = {".svg", ".png"}
 _SHARES: Final = (0.25, 0.5, 0.7, 0.85, 1.0, 1.15)
@@ -32,14 +33,16 @@ def require_plotting(file: Path) -> None:
         )
 
 
-def draw(advice: Advice, simulate: Simulate, file: Path) -> None:
+def draw(advice: Advice, simulate: Simulations, file: Path) -> None:
     """Simulate some rates, and write the picture."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - optional
 
     shown = advice.results[:_MOST_LINES]
     most = max(1.0, *(one.bears for one in shown))
     scales = [share * most for share in _SHARES]
-    trials = simulate([_task(advice, one, scale) for one in shown for scale in scales])
+    tasks = [_task(advice, one, scale) for one in shown for scale in scales]
+    simulate.expect(len(tasks))
+    trials = simulate(tasks)
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     first, token = figure.subplots(1, 2)
     for index, one in enumerate(shown):

@@ -1,18 +1,22 @@
 """Runs simulations in several processes, with progress on standard error."""
 
+import io
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from pdinference.advise.objectives import Objectives
-from pdinference.advise.search import Simulate
 from pdinference.advise.trial import Task, Trial, run_trial
 from pdinference.advise.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
 
 _given: tuple[Trace, Objectives] | None = None
 """Of a worker process: the load, sent once."""
@@ -23,8 +27,28 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+class Simulations:
+    """Does simulations, with a progress bar on standard error if that is a terminal."""
+
+    def __init__(self, run: Callable[[Sequence[Task]], Iterable[Trial]], bar: "ProgressBar[int]") -> None:
+        self._run, self._bar = run, bar
+
+    def __call__(self, tasks: Sequence[Task]) -> list[Trial]:
+        """The trials in the order of their tasks."""
+        found = []
+        for trial in self._run(tasks):
+            found.append(trial)
+            self._bar.update(1)
+        return found
+
+    def expect(self, number: int) -> None:
+        """So many are still to come, at most."""
+        self._bar.length = self._bar.pos + number
+        self._bar.finished = not number
+
+
 @contextmanager
-def simulations(load: Trace, objectives: Objectives, jobs: int) -> Iterator[Simulate]:
+def simulations(load: Trace, objectives: Objectives, jobs: int) -> Iterator[Simulations]:
     """Simulate on several cores; with one job, in this process.
 
     Args:
@@ -32,17 +56,16 @@ def simulations(load: Trace, objectives: Objectives, jobs: int) -> Iterator[Simu
         objectives: What its requests should keep.
         jobs: Processes.
     """
-    counter = _Counter()
-    try:
-        if jobs == 1:
-            yield lambda tasks: counter.counted(run_trial(task, load, objectives) for task in tasks)
-            return
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["pdinference.cli.advise.processes"])
-        with ProcessPoolExecutor(jobs, context, initializer=_receive, initargs=(load, objectives)) as pool:
-            yield lambda tasks: counter.counted(pool.map(_work, tasks))
-    finally:
-        counter.clear()
+    shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    bar: ProgressBar[int] = click.progressbar(length=1, label="simulations", show_pos=True, file=shown)
+    if jobs == 1:
+        with bar:
+            yield Simulations(lambda tasks: (run_trial(task, load, objectives) for task in tasks), bar)
+        return
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pdinference.cli.advise.processes"])
+    with ProcessPoolExecutor(jobs, context, initializer=_receive, initargs=(load, objectives)) as pool, bar:
+        yield Simulations(lambda tasks: pool.map(_work, tasks), bar)
 
 
 def _receive(load: Trace, objectives: Objectives) -> None:
@@ -55,26 +78,3 @@ def _work(task: Task) -> Trial:
         raise RuntimeError("the process has no load")
     load, objectives = _given
     return run_trial(task, load, objectives)
-
-
-class _Counter:
-    """Counts trials in a line on standard error, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self._done = 0
-        self._shown = sys.stderr.isatty()
-
-    def counted(self, trials: Iterable[Trial]) -> list[Trial]:
-        """All of them, once they are there."""
-        found = []
-        for trial in trials:
-            found.append(trial)
-            self._done += 1
-            if self._shown:
-                click.echo(f"\r{self._done} simulations", nl=False, err=True)
-        return found
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,7 +1,7 @@
 """Prints an advice: the verdict, the arrangements, and the resource to paste."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rich.console import Console
@@ -102,6 +102,7 @@ def _sources(advice: Advice) -> Iterator[str]:
         )
     else:
         yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
+    yield _engines(advice)
     percentile, tail = advice.question.objectives.percentile, advice.question.objectives.tail
     sources: dict[Source, list[Result]] = {}
     for one in advice.results:
@@ -116,10 +117,40 @@ def _sources(advice: Advice) -> Iterator[str]:
         )
 
 
+def _engines(advice: Advice) -> str:
+    """Tokens a step and the KV cache of all rows that do not say otherwise."""
+    tokens: dict[str, set[int]] = {"P": set(), "D": set(), "unsplit": set()}
+    bits: set[int] = set()
+    for one in advice.results:
+        built = one.candidate.built
+        if built.layout.hint:
+            continue
+        arrangement = built.arrangement
+        if arrangement.split is not None:
+            tokens["P"].add(arrangement.split.kind.limits.step_tokens)
+        tokens["D" if arrangement.split else "unsplit"].add(arrangement.kind.limits.step_tokens)
+        bits.add(built.kv_bits)
+    steps = ", ".join(f"{name} {_any_of(numbers)}" for name, numbers in tokens.items() if numbers)
+    return f"Tokens a step: {steps}. KV cache: {_any_of(bits)} bits."
+
+
+def _any_of(numbers: Iterable[int]) -> str:
+    return " or ".join(f"{number:,}" for number in sorted(numbers))
+
+
 def _hints(advice: Advice) -> Iterator[str]:
     """Why a row is not the verdict, and why the resource has no autoscaling."""
-    if any(one.candidate.layout.fp8 for one in advice.results):
-        yield "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little."
+    layouts = [one.candidate.layout for one in advice.results]
+    if any(layout.fp8 for layout in layouts):
+        yield (
+            "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little, and "
+            "its speed was measured with P, D and answers of 150 and 250 tokens alone."
+        )
+    if any(layout.step_tokens for layout in layouts):
+        yield (
+            "Rows with other tokens a step (maxNumBatchedTokens) are hints, and never the verdict: they trade TTFT for "
+            "gaps, which no objective is about."
+        )
     if advice.ranges() == FIXED:
         yield "No autoscaling block: the mean load needs as many replicas as the peak, and the GPUs allow no more."
 
@@ -127,7 +158,9 @@ def _hints(advice: Advice) -> Iterator[str]:
 _SOURCES = {
     Source.MEASURED: "as measured on this product",
     Source.INTERPOLATED: "interpolated between measurements on this product",
-    Source.EXTRAPOLATED: "extrapolated from measurements of another product, model, format of weights, TP or link",
+    Source.EXTRAPOLATED: (
+        "extrapolated from measurements of another product, model, number format, TP, link or number of API servers"
+    ),
     Source.UNKNOWN: "of unknown source",
 }
 
