@@ -88,14 +88,15 @@ def test_every_page_is_in_the_navigation(pages: Path) -> None:
     assert [str(name) for name in names if not (pages / name).exists()] == []
 
 
-def test_versions_lie_beside_each_other_and_the_latest_opens(tmp_path: Path) -> None:
+async def test_versions_lie_beside_each_other_and_the_latest_opens(tmp_path: Path) -> None:
     (tmp_path / "site" / "docs").mkdir(parents=True)
     (tmp_path / "versions" / ".git").mkdir(parents=True)
     for name in ("0.9.0", "0.10.1", "0.2.0", "0.9.0"):
         (tmp_path / "site" / "docs" / "index.html").write_text(name, encoding="utf-8")
         site.add_version(tmp_path / "site", tmp_path / "versions", name)
-    with static_server(tmp_path / "versions") as address:
-        names = httpx.get(f"{address}/versions.json").json()
+    routes = [web.static("/", tmp_path / "versions")]
+    async with served(routes) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        names = (await client.get("/versions.json")).json()
         assert names == ["0.10.1", "0.9.0", "0.2.0"]
-        assert [httpx.get(f"{address}/{name}/docs/index.html").text for name in names] == names
-        assert "url=0.10.1/docs/index.html" in httpx.get(address).text
+        assert [(await client.get(f"/{name}/docs/index.html")).text for name in names] == names
+        assert "url=0.10.1/docs/index.html" in (await client.get("/index.html")).text
