@@ -26,8 +26,8 @@ from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
-from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.output import say, wrapped
+from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
 from pdinference.cli.requests.bench import bench_command
