@@ -50,6 +50,7 @@ def test_kubectl_installs_and_upgrades_and_a_resource_can_be_created(fresh: Kube
     wait_until("the CRDs to be served", served, timeout=60)
     fresh.apply([resource])
     found = fresh.get("pdinference", resource["metadata"]["name"], "--namespace=default")
-    assert found["spec"]["model"]["source"] == resource["spec"]["model"]["source"]
+    applied, stored_model = (one["spec"]["model"]["source"]["huggingFace"] for one in (resource, found))
+    assert stored_model == {**applied, "revision": "main"}, "the schema's defaults are filled in"
     with pytest.raises(AssertionError, match=r"spec\.model"):
         fresh.apply([{**resource, "spec": {}}])
