@@ -202,8 +202,12 @@ def lanes(log: str) -> list[str]:
     return sorted({lane for group in groups for lane in group.split() if "/" in lane})[:16]
 
 
-def _ucx_log() -> str:
+def _flush_ucx_log() -> None:
     ctypes.CDLL(None).fflush(None)  # UCX writes through a buffer of the C library
+
+
+def _ucx_log() -> str:
+    _flush_ucx_log()
     return Path(UCX_LOG.format(os.getpid())).read_text(encoding="utf-8", errors="replace")
 
 
@@ -318,6 +322,7 @@ def main(text: str) -> None:
     else:
         parameter(settings)
     sys.stdout.flush()
+    _flush_ucx_log()
     os._exit(0)
 
 
