@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from e2e.conftest import NAME, NAMESPACE, Serving
 from e2e.console import say
@@ -31,7 +33,7 @@ def doctor(serving: Serving, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command as a user of the namespace starts it."""
     program = str(Path(sys.executable).with_name("pdinference"))
     place = ["--kubeconfig", str(serving.cluster.kubeconfig), "-n", NAMESPACE]
-    command = [program, "doctor", NAME, "--bandwidth", *words, *place]
+    command = [program, "doctor", *words, "--bandwidth", *place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
@@ -45,15 +47,21 @@ def left(serving: Serving) -> list[str]:
     return [f"{item['kind']} {item['metadata']['name']}" for item in found]
 
 
-def test_two_pods_measure_the_way_of_the_kv_cache_and_go(serving: Serving) -> None:
-    with doctor(serving, "-o", "json") as process:
+def reported(serving: Serving, *words: str) -> dict[str, Any]:
+    """What it finds. Nothing is left after it."""
+    with doctor(serving, *words, "-o", "json") as process:
         output, errors = process.communicate(timeout=600)
     assert output.startswith(b"{"), errors.decode()
-    report = json.loads(output)
+    report: dict[str, Any] = json.loads(output)
     problems = [finding for finding in report["findings"] if finding["result"] == "problem"]
     assert not problems
     assert process.returncode == 0
     assert left(serving) == []
+    return report
+
+
+def test_two_pods_measure_the_way_of_the_kv_cache_and_go(serving: Serving) -> None:
+    report = reported(serving, NAME)
     bandwidth = report["bandwidth"]
     cases = {(case["direction"], case["atOnce"]): case for case in bandwidth["cases"]}
     assert cases.keys() == {(direction, number) for direction in ("pull", "push") for number in (1, 4)}
@@ -67,9 +75,19 @@ def test_two_pods_measure_the_way_of_the_kv_cache_and_go(serving: Serving) -> No
     assert report["load"]["prompts"][0]["promptsPerSecond"] > 0, "the shape of the model is known"
 
 
+def test_p_and_d_that_would_share_a_pod_are_measured_in_one(serving: Serving, tmp_path: Path) -> None:
+    document = serving.example
+    document["spec"]["transfer"] = {"path": "HostLocal", "hostLocal": {"parameter": 1, "decode": 2}}
+    file = tmp_path / "shared.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    bandwidth = reported(serving, "-f", str(file))["bandwidth"]
+    assert all(case["right"] and case["speed"] > 1e7 for case in bandwidth["cases"])
+    assert bandwidth["parameter"]["pidNamespace"] == bandwidth["decode"]["pidNamespace"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_half_way_it_leaves_nothing(serving: Serving, number: signal.Signals) -> None:
-    with doctor(serving) as process:
+    with doctor(serving, NAME) as process:
         wait_until("the pods to exist", lambda: len([one for one in left(serving) if "Pod" in one]) == 2, timeout=300)
         process.send_signal(number)
         assert process.wait(120) != 0

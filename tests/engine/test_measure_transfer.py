@@ -7,9 +7,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pdinference.api.names import Role
 from pdinference.engine.scripts import measure_transfer
 from pdinference.engine.scripts.measure_transfer import Settings, accepted, facts, lanes, listening
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
@@ -48,7 +50,7 @@ def test_a_result_fits_into_a_termination_message() -> None:
 
 def test_strangers_are_dropped_and_the_pod_of_d_is_not() -> None:
     shape = KVShape(regions=1, block_bytes=1, blocks=1)
-    program = measuring_program(shape, token=RUN, peer="", port=0, gpu=False, at_once=[1], seconds=1, limit=30)
+    program = measuring_program(shape, token=RUN, port=0, gpu=False, at_once=[1], seconds=1, limit=30)
     with listening(0) as listener, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(accepted, listener, Settings(program[-1]))
         for line in (b'{"token":"guessed"}\n', b"GET / HTTP/1.1\r\n\r\n", b"[]\n"):
@@ -60,27 +62,42 @@ def test_strangers_are_dropped_and_the_pod_of_d_is_not() -> None:
             assert answer.result(30)[1]["address"] == 7
 
 
-@pytest.mark.vllm
-def test_two_processes_move_kv_cache(tmp_path: Path) -> None:
-    port = free_port()
+def started(folder: Path, name: str, port: int, **given: Any) -> subprocess.Popen[bytes]:
+    """The program with files of its own. Its result gets this name."""
     text = Path(measure_transfer.__file__).read_text(encoding="utf-8")
+    text = text.replace(measure_transfer.RESULT, f"{folder}/{name}").replace(
+        measure_transfer.UCX_LOG, f"{folder}/ucx-{{}}.log"
+    )
+    shape = KVShape(regions=4, block_bytes=4096, blocks=8)
+    program = measuring_program(
+        shape, token=RUN, port=port, gpu=False, at_once=[1, 2], seconds=0.1, limit=60, **given
+    )  # fmt: skip
+    env = {**os.environ, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
+    return subprocess.Popen([sys.executable, "-I", "-c", text, program[-1]], env=env)
 
-    def start(name: str, peer: str) -> subprocess.Popen[bytes]:
-        program = measuring_program(
-            KVShape(regions=4, block_bytes=4096, blocks=8),
-            token=RUN, peer=peer, port=port, gpu=False, at_once=[1, 2], seconds=0.1, limit=60,
-        )  # fmt: skip
-        moved = text.replace(measure_transfer.RESULT, f"{tmp_path}/{name}").replace(
-            measure_transfer.UCX_LOG, f"{tmp_path}/{name}-ucx"
-        )
-        env = {**os.environ, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
-        return subprocess.Popen([sys.executable, "-I", "-c", moved, program[-1]], env=env)
 
-    with start("d", "127.0.0.1") as d, start("p", "") as p:
-        assert d.wait(60) == p.wait(60) == 0
-    result = json.loads((tmp_path / "d").read_text(encoding="utf-8"))
+def expect_a_result(file: Path) -> None:
+    result = json.loads(file.read_text(encoding="utf-8"))
     assert [(case["direction"], case["atOnce"]) for case in result["cases"]] == [
         ("pull", 1), ("pull", 2), ("push", 1), ("push", 2),
     ]  # fmt: skip
     assert all(case["right"] and case["speed"] > 0 and case["transfers"] > 0 for case in result["cases"])
     assert result["lanes"] == ["tcp/lo"]
+
+
+@pytest.mark.vllm
+def test_two_pods_move_kv_cache(tmp_path: Path) -> None:
+    port = free_port()
+    with started(tmp_path, "d", port, peer="127.0.0.1") as d, started(tmp_path, "p", port) as p:
+        assert d.wait(60) == p.wait(60) == 0
+    expect_a_result(tmp_path / "d")
+
+
+@pytest.mark.vllm
+def test_one_container_is_in_the_place_of_both(tmp_path: Path) -> None:
+    marks = {role: {"UCX_TCP_TX_SEG_SIZE": size} for role, size in ((Role.PARAMETER, "64k"), (Role.DECODE, "32k"))}
+    with started(tmp_path, "both", free_port(), variables=marks) as both:
+        assert both.wait(60) == 0
+    expect_a_result(tmp_path / "both")
+    logs = [log.read_text(encoding="utf-8") for log in tmp_path.glob("ucx-*.log")]
+    assert [sum(f"TX_SEG_SIZE={size}" in log for log in logs) for size in ("64k", "32k")] == [1, 1]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pdinference.api.engines import Slot, slots
-from pdinference.api.names import LAUNCHER_PORT
+from pdinference.api.names import ENGINE_ROLES, LAUNCHER_PORT, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.engine import lifecycle
 from pdinference.engine.command import Command, EnvironmentVariable, script_program, variable
@@ -18,6 +18,16 @@ def slot_environment(spec: Spec, slot: Slot, cache_folder: str) -> list[Environm
         variable("VLLM_CACHE_ROOT", f"{cache_folder}/{slot.name}"),
         *_device_environment(spec, slot),
     ]
+
+
+def devices_of_first(spec: Spec) -> dict[Role, dict[str, str]]:
+    """Variables that choose the devices of the first engine of each role. Empty unless engines share pods."""
+    if spec.host_local is None:
+        return {}
+    first = {role: next(slot for slot in slots(spec.host_local) if slot.role is role) for role in ENGINE_ROLES}
+    return {
+        role: {each["name"]: each["value"] for each in _device_environment(spec, slot)} for role, slot in first.items()
+    }
 
 
 def _device_environment(spec: Spec, slot: Slot) -> Iterator[EnvironmentVariable]:

@@ -1,9 +1,10 @@
-"""The program of two pods that measure how fast KV cache moves between them (engine/scripts/measure_transfer.py)."""
+"""The program that measures how fast KV cache moves from P to D (engine/scripts/measure_transfer.py)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pdinference.api.names import Role
 from pdinference.engine.command import literal, script_program
 
 
@@ -28,23 +29,34 @@ class KVShape:
 
 
 def measuring_program(
-    shape: KVShape, *, token: str, peer: str, port: int, gpu: bool, at_once: Sequence[int], seconds: float, limit: float
+    shape: KVShape,
+    *,
+    token: str,
+    port: int,
+    gpu: bool,
+    at_once: Sequence[int],
+    seconds: float,
+    limit: float,
+    peer: str = "",
+    variables: Mapping[Role, Mapping[str, str]] | None = None,
 ) -> tuple[str, ...]:
     """The program with its settings.
 
     Args:
         shape: What a transfer moves.
         token: Shared by the two pods.
-        peer: Address of the pod in the place of P; empty for that pod itself.
         port: Where that pod listens.
         gpu: Whether the KV cache is in the memory of a GPU.
         at_once: Numbers of simultaneous transfers.
         seconds: Duration of the measurement for each direction and number.
         limit: Seconds until the program gives up.
+        peer: Address of the pod in the place of P; empty for that pod itself.
+        variables: Environment of each role, if one container is in the place of both.
     """
     settings = {
         "token": token,
         "peer": peer,
+        "variables": variables or {},
         "port": port,
         "gpu": gpu,
         "regions": shape.regions,

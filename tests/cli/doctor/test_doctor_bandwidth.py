@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from pdinference.api.names import Role
 from pdinference.cli.doctor.bandwidth.findings import measured_findings
 from pdinference.cli.doctor.bandwidth.measure import Measurement
 from pdinference.cli.doctor.bandwidth.outcome import NoResultError, parse
@@ -32,7 +31,7 @@ def message(pull: float = 3e9, lanes: tuple[str, ...] = ("tcp/eth0",), right: bo
 
 
 def found(way: Way, text: str) -> dict[str, Finding]:
-    measurement = Measurement(parse(text), {Role.PARAMETER: "a", Role.DECODE: "b"})
+    measurement = Measurement(parse(text), {"P": "a", "D": "b"})
     return {finding.subject: finding for finding in measured_findings(way, measurement)}
 
 
@@ -52,6 +51,8 @@ def test_speed_and_transports_are_named() -> None:
     [
         (Way.TCP, message(pull=0.6e9), {"bandwidth"}),
         (Way.CPU, message(pull=0.6e9), set()),
+        (Way.NVLINK, message(pull=60e9, lanes=("cuda_ipc/cuda",)), set()),
+        (Way.NVLINK, message(pull=3e9), {"bandwidth"}),
         (Way.RDMA, message(pull=40e9, lanes=("rc_mlx5/mlx5_0:1",)), set()),
         (Way.RDMA, message(pull=3e9, lanes=("rc_mlx5/mlx5_0:1",)), {"bandwidth"}),
         (Way.RDMA, message(pull=40e9), {"transports"}),

@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.doctor.bandwidth.jobs import LABEL_RUN, Run, claim_template, job
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import shape_of
+from pdinference.engine.host_local import devices_of_first
 from pdinference.manifests import RenderSettings
 
 Resource = Callable[..., PDInference]
@@ -22,8 +23,8 @@ def run_of(resource: PDInference) -> Run:
     document = resource.model_dump(by_alias=True, exclude_unset=True, mode="json")
     settings = RenderSettings(policy=Policy(annotations=["example.com/*"]))
     subject = subject_of({"apiVersion": names.API_VERSION, "kind": names.KIND, **document}, settings, stored=False)
-    shape = shape_of(None, gpu=True)
-    return Run("abc", "default", subject.templates, subject.claims, shape, gpu=True, port=5600, timeout=300)
+    shape, variables = shape_of(None, gpu=True), devices_of_first(subject.resource.spec)
+    return Run("abc", "default", subject.templates, subject.claims, shape, True, 5600, 300, variables)
 
 
 def pod_of(run: Run, role: Role, peer: str = "") -> dict[str, Any]:
@@ -105,3 +106,26 @@ def test_the_program_gets_its_settings_and_the_kubelet_expands_nothing(
     assert "$(" not in command[3].replace("$$", "")
     settings = json.loads(command[4])
     assert (settings["peer"], settings["token"], settings["port"], settings["gpu"]) == (peer, "abc", 5600, True)
+
+
+CLAIM = {"deviceClassName": "gpu.nvidia.com"}
+
+
+@pytest.mark.parametrize("accelerator", [{}, {"devices": CLAIM}], ids=["extended resource", "claim"])
+def test_p_and_d_that_share_pods_are_measured_in_one_container_with_all_devices(
+    resource: Resource, accelerator: dict[str, Any]
+) -> None:
+    role = {"parallelism": {"tensor": 2}, "accelerator": accelerator}
+    run = run_of(resource(parameter=role, decode=role, transfer={"hostLocal": {"parameter": 1, "decode": 2}}))
+    assert run.roles == (Role.DECODE,)
+    real, pod = run.templates[Role.DECODE]["spec"], pod_of(run, Role.DECODE)["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"] == real["containers"][0]["resources"]
+    settings = json.loads(container["command"][4])
+    numbers = {role: variables["CUDA_VISIBLE_DEVICES"] for role, variables in settings["variables"].items()}
+    assert numbers == {"decode": "0,1", "parameter": "4,5"}
+    if accelerator:
+        assert run.claims.keys() == {Role.DECODE}
+        assert run.claims[Role.DECODE]["requests"][0]["exactly"]["count"] == 6
+    else:
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": "6"}

@@ -30,7 +30,7 @@ _PROBLEM: Final = 1
     type=click.File(encoding="utf-8"),
     help="File with one PDInference, instead of the stored one; - reads standard input.",
 )
-@click.option("--bandwidth", is_flag=True, help="Measure how fast KV cache moves between two pods like P and D.")
+@click.option("--bandwidth", is_flag=True, help="Measure how fast KV cache moves between pods like P and D.")
 @click.option(
     "--timeout",
     type=click.IntRange(10, 3600),
@@ -54,7 +54,7 @@ def doctor_command(
     """Check whether the cluster has what the KV transfer of a PDInference needs.
 
     Without NAME and FILE, the cluster in general is checked. What you may not read is reported as unknown, with the
-    missing right. Nothing is written, except with --bandwidth: then two Jobs run for some seconds, with the devices of
+    missing right. Nothing is written, except with --bandwidth: then Jobs run for some seconds, with the devices of
     one P pod and one D pod, and are removed at the end.
 
     The exit status is 1 if there is a problem, and 0 otherwise, also if something is unknown.

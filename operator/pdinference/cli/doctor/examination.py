@@ -20,6 +20,7 @@ from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
 from pdinference.engine.connectors.registry import connector_of
+from pdinference.engine.host_local import devices_of_first
 from pdinference.manifests import RenderSettings
 
 
@@ -61,11 +62,6 @@ def _run(subject: Subject, seconds: int) -> Run:
         raise click.ClickException(
             "--bandwidth measures NIXL. This resource moves no KV cache with the connector Nixl."
         )
-    if spec.host_local is not None:
-        raise click.ClickException(
-            "--bandwidth measures between two pods. With the path HostLocal KV cache stays in one, and "
-            "status.transfer has what routers measured."
-        )
     gpu = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
     return Run(
         id=secrets.token_hex(4),
@@ -76,6 +72,7 @@ def _run(subject: Subject, seconds: int) -> Run:
         gpu=gpu,
         port=connector_of(spec).ports(Role.PARAMETER)[0].number,
         timeout=seconds,
+        variables=devices_of_first(spec),
     )
 
 

@@ -1,8 +1,9 @@
 """Measure how fast KV cache gets from one pod to another: `pdinference doctor --bandwidth`.
 
-Two pods run it, one in the place of P and one in that of D. Both register memory with NIXL in the shape of the real KV
-cache, with the threads and the backend of vLLM's connector. D pulls (READ), then P pushes (WRITE), one transfer and
-several at a time. Contents are compared after each case. D writes the result to its termination message.
+Two pods run it, one in the place of P and one in that of D, or one container in the place of both. P and D register
+memory with NIXL in the shape of the real KV cache, with the threads and the backend of vLLM's connector. D pulls
+(READ), then P pushes (WRITE), one transfer and several at a time. Contents are compared after each case. D writes the
+result to its termination message.
 
 Argument: the settings as JSON (`Settings`).
 """
@@ -20,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-UCX_LOG = "/tmp/ucx.log"  # noqa: S108 - /tmp is a volume of the pod
+UCX_LOG = "/tmp/ucx-{}.log"  # noqa: S108 - /tmp is a volume of the pod
+"""With the process id: P and D may share the volume."""
 RESULT = "/dev/termination-log"
 _THREADS = 4
 """UCX workers of vLLM's connector (`num_threads`)."""
@@ -41,6 +43,7 @@ class Settings:
     Attributes:
         token: Shared by the two pods of a run. Other connections are dropped.
         peer: Address of P; empty for P itself.
+        variables: Variables of each role, if both share this container, and thus have their own part of its devices.
         gpu: Whether the KV cache is in the memory of a GPU.
         regions: Registered pieces of memory: K and V of each layer.
         block: Bytes of a block of one region.
@@ -54,6 +57,7 @@ class Settings:
         given = json.loads(text)
         self.token: str = given["token"]
         self.peer: str = given["peer"]
+        self.variables: dict[str, dict[str, str]] = given["variables"]
         self.port: int = given["port"]
         self.gpu: bool = given["gpu"]
         self.regions: int = given["regions"]
@@ -198,9 +202,13 @@ def lanes(log: str) -> list[str]:
     return sorted({lane for group in groups for lane in group.split() if "/" in lane})[:16]
 
 
-def _ucx_log() -> str:
+def _flush_ucx_log() -> None:
     ctypes.CDLL(None).fflush(None)  # UCX writes through a buffer of the C library
-    return Path(UCX_LOG).read_text(encoding="utf-8", errors="replace")
+
+
+def _ucx_log() -> str:
+    _flush_ucx_log()
+    return Path(UCX_LOG.format(os.getpid())).read_text(encoding="utf-8", errors="replace")
 
 
 def _allocate(shape: tuple[int, int, int], *, gpu: bool) -> Any:
@@ -301,7 +309,12 @@ def accepted(listener: socket.socket, settings: Settings) -> tuple[Link, Json]:
 def main(text: str) -> None:
     """Measure, and end without NIXL's destructors, some of which crash."""
     settings = Settings(text)
-    os.environ.update({"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": UCX_LOG})
+    if settings.variables:
+        # Nothing that a fork would break is loaded yet. The end of D ends the container, and P with it.
+        role = "decode" if os.fork() else "parameter"
+        os.environ.update(settings.variables[role])
+        settings.peer = "localhost" if role == "decode" else ""
+    os.environ.update({"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": UCX_LOG.format(os.getpid())})
     if settings.peer:
         result = json.dumps(decode(settings), separators=(",", ":"))
         sys.stdout.write(f"{result}\n")
@@ -309,6 +322,7 @@ def main(text: str) -> None:
     else:
         parameter(settings)
     sys.stdout.flush()
+    _flush_ucx_log()
     os._exit(0)
 
 

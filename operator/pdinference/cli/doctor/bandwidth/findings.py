@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from pdinference.api.names import Role
 from pdinference.cli.doctor.bandwidth.measure import Measurement
 from pdinference.cli.doctor.bandwidth.outcome import PodFacts
 from pdinference.cli.doctor.finding import Finding, ok, problem
@@ -11,7 +10,7 @@ from pdinference.cli.doctor.way import Way, expected
 from pdinference.planning.transfer_speeds import SLOW_DIRECT, SLOW_TCP
 
 _RDMA_LANES: Final = ("rc", "dc", "ud", "ib")
-_LEAST: Final = {Way.TCP: SLOW_TCP, Way.RDMA: SLOW_DIRECT}
+_LEAST: Final = {Way.TCP: SLOW_TCP, Way.RDMA: SLOW_DIRECT, Way.NVLINK: SLOW_DIRECT}
 """GB/s below which the condition KVTransfer would be Slow, too."""
 _MEMLOCK: Final = (
     "Set LimitMEMLOCK=infinity in the unit of the node's container runtime (docs/operations.md#rdma), and restart it."
@@ -20,8 +19,8 @@ _MEMLOCK: Final = (
 
 def measured_findings(way: Way, measurement: Measurement) -> Iterator[Finding]:
     """All findings of a measurement."""
-    found, nodes = measurement.measured, measurement.nodes
-    yield ok("nodes of the measurement", f"P on {nodes[Role.PARAMETER]}, D on {nodes[Role.DECODE]}.")
+    found, nodes = measurement.measured, measurement.nodes.items()
+    yield ok("nodes of the measurement", f"{', '.join(f'{pod} on {node}' for pod, node in nodes)}.")
     yield _speed(way, measurement)
     if not all(case.right for case in found.cases):
         yield problem(

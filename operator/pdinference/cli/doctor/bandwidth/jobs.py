@@ -1,21 +1,23 @@
 """Manifests of the Jobs that measure: pods like those of P and D, with another program.
 
-All objects of a run belong to the Job of P, which Kubernetes deletes by itself once it has ended. So nothing remains,
+All objects of a run belong to its first Job, which Kubernetes deletes by itself once it has ended. So nothing remains,
 even if the command is killed.
 """
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pdinference.api import names
-from pdinference.api.names import Role
+from pdinference.api.engines import runs_engines
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cli.measuring_container import measuring_container
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
 from pdinference.manifests.pods.devices import name_template
+from pdinference.planning.condition_changes import ROLE_WORDS
 
 LABEL_RUN: Final = f"{names.GROUP}/doctor"
 """On all objects of a run."""
@@ -45,6 +47,7 @@ class Run:
         gpu: Whether the KV cache is in the memory of GPUs.
         port: Port of P's side channel.
         timeout: Seconds for the measurement, with the start of the pods.
+        variables: Variables of each role, if P and D share a pod; else empty.
     """
 
     id: str
@@ -55,6 +58,16 @@ class Run:
     gpu: bool
     port: int
     timeout: int
+    variables: Mapping[Role, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Roles that have a Job, in the order in which these start. Pods that P and D share are those of D."""
+        return (Role.DECODE,) if self.variables else ENGINE_ROLES
+
+    def words(self, role: Role) -> str:
+        """What the pod of a role is in the place of."""
+        return "P and D" if self.variables else ROLE_WORDS[role]
 
     @property
     def selector(self) -> str:
@@ -72,8 +85,8 @@ def job(run: Run, role: Role, *, peer: str = "", owner: Json | None = None) -> J
     Args:
         run: The measurement.
         role: P or D.
-        peer: Address of P's pod, for D.
-        owner: The Job of P, for D.
+        peer: Address of P's pod, for that of D.
+        owner: The first Job, for another one.
     """
     return {
         "apiVersion": JOB.api_version,
@@ -114,7 +127,7 @@ def _pod(run: Run, role: Role, peer: str) -> Json:
     spec.pop("initContainers", None)
     spec["volumes"] = [volume for volume in spec.get("volumes", ()) if any(kind in volume for kind in _KEPT_VOLUMES)]
     volumes = {volume["name"] for volume in spec["volumes"]}
-    engine = next(c for c in spec["containers"] if c["name"] == names.ENGINE_CONTAINER)
+    engine = next(c for c in spec["containers"] if runs_engines(c["name"]))
     env = [variable for variable in engine.get("env", ()) if _is_harmless(variable)]
     spec["containers"] = [measuring_container(engine, _program(run, peer), env, volumes)]
     spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
@@ -126,9 +139,16 @@ def _pod(run: Run, role: Role, peer: str) -> Json:
 
 
 def _program(run: Run, peer: str) -> tuple[str, ...]:
-    limit = _LIMIT_S if peer else run.timeout  # P waits for the pod of D
     return measuring_program(
-        run.shape, token=run.id, peer=peer, port=run.port, gpu=run.gpu, at_once=AT_ONCE, seconds=SECONDS, limit=limit
+        run.shape,
+        token=run.id,
+        port=run.port,
+        gpu=run.gpu,
+        at_once=AT_ONCE,
+        seconds=SECONDS,
+        limit=_LIMIT_S if peer or run.variables else run.timeout,  # P alone waits for the pod of D
+        peer=peer,
+        variables=run.variables,
     )
 
 

@@ -28,10 +28,14 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True)
 class Measurement:
-    """A result, with the nodes of the pods."""
+    """A result.
+
+    Attributes:
+        nodes: Node of each pod, by the roles that it has the place of.
+    """
 
     measured: Measured
-    nodes: dict[Role, str]
+    nodes: dict[str, str]
 
 
 async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> Measurement:
@@ -48,17 +52,23 @@ async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> 
     """
     async with _removed(api, run, progress), _cancelled_by_signals():
         deadline = time.monotonic() + run.timeout
-        owner = await api.create(JOB.path(run.namespace), job(run, Role.PARAMETER))
-        for role in run.claims:
-            await api.create(RESOURCE_CLAIM_TEMPLATE.path(run.namespace), claim_template(run, role, owner))
-        progress(f"Waiting for the pod in the place of P (Job {run.name(Role.PARAMETER)}).")
-        first = await _until(api, run, Role.PARAMETER, _has_address, deadline)
-        peer = first["status"]["podIP"]
-        await api.create(JOB.path(run.namespace), job(run, Role.DECODE, peer=peer, owner=owner))
-        progress(f"Waiting for the pod in the place of D (Job {run.name(Role.DECODE)}), which measures.")
-        second = await _until(api, run, Role.DECODE, _has_ended, deadline)
-        nodes = {Role.PARAMETER: _node(first), Role.DECODE: _node(second)}
-        return Measurement(parse(_message(second)), nodes)
+        owner: Json | None = None
+        pods: dict[Role, Json] = {}
+        peer = ""
+        for role in run.roles:
+            created = await api.create(JOB.path(run.namespace), job(run, role, peer=peer, owner=owner))
+            owner = owner or created
+            if role in run.claims:
+                await api.create(RESOURCE_CLAIM_TEMPLATE.path(run.namespace), claim_template(run, role, owner))
+            measures = role is Role.DECODE
+            progress(
+                f"Waiting for the pod in the place of {run.words(role)} (Job {run.name(role)})"
+                f"{', which measures' if measures else ''}."
+            )
+            pods[role] = await _until(api, run, role, _has_ended if measures else _has_address, deadline)
+            peer = str(pods[role]["status"].get("podIP") or "")
+        nodes = {run.words(role): _node(pod) for role, pod in pods.items()}
+        return Measurement(parse(_message(pods[Role.DECODE])), nodes)
 
 
 @asynccontextmanager
