@@ -75,7 +75,15 @@ def stranger(serving: Serving) -> Iterator[str]:
     """A pod of the same namespace that has no part in serving."""
     started(serving.kubectl, pod("stranger", serving.images.operator, {"app": "stranger"}))
     yield "stranger"
-    serving.kubectl.run("delete", "pod", "stranger", "--now")
+    serving.kubectl.run("delete", "pod", "stranger", "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def runner(serving: Serving) -> Iterator[None]:
+    """A pod with the labels of a batch's runner."""
+    started(serving.kubectl, pod("runner", serving.images.operator, names.batch_labels("job")))
+    yield
+    serving.kubectl.run("delete", "pod", "runner", "--wait=false")
 
 
 def started(kubectl: Kubectl, document: dict[str, Any]) -> None:
@@ -135,6 +143,7 @@ def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, str
     assert found == dict.fromkeys(found, "dropped") | {admitted: "connected"}
 
 
+@pytest.mark.usefixtures("runner")
 @pytest.mark.parametrize(
     ("clients", "admitted"),
     [
@@ -148,7 +157,6 @@ def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, str
 def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
     serving: Serving, stranger: str, elsewhere: Kubectl, clients: list[dict[str, Any]], admitted: set[str]
 ) -> None:
-    started(serving.kubectl, pod("runner", serving.images.operator, names.batch_labels("job")))
     router = role(serving, Role.ROUTER)
     sources = {
         "stranger here": (serving.kubectl, stranger),
@@ -168,7 +176,6 @@ def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
         assert role(serving, Role.ROUTER)["metadata"]["uid"] == router["metadata"]["uid"], "its pod did not restart"
     finally:
         serving.kubectl.run("patch", "pdi", NAME, "--type=merge", "-p", '{"spec": {"router": {"clients": null}}}')
-        serving.kubectl.run("delete", "pod", "runner", "--now")
     wait_until("the default to apply again", lambda: connected() == {"stranger here"})
 
 
