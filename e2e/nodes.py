@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from e2e.conftest import NAME, Serving
-from e2e.install import apply, remove_at_once
+from e2e.install import apply
 from e2e.requests import Answer, complete
 from e2e.transfer import Transfer, transfer
 from e2e.waiting import wait_ready, wait_until
@@ -57,7 +57,7 @@ def served(
         wait_ready(serving.kubectl, name)
         yield serving
     finally:
-        remove_at_once(serving.kubectl, name)
+        serving.kubectl.run("delete", "pdi", name, "--timeout=300s", timeout=310)
         wait_until("its pods to be gone", lambda: not pods(serving, name, LABEL_NAME), timeout=240)
 
 

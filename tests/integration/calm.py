@@ -26,19 +26,3 @@ async def calm(world: World, seconds: float = 1, *, counted: Callable[[int], Siz
         return not (counted or world.requests)(before)
 
     await until(quiet, "the operator is quiet")
-
-
-async def calm_after_reading(world: World, reads: Callable[[], int]) -> None:
-    """Wait until the operator has read something once more, and then until it makes no more requests.
-
-    Args:
-        world: The namespace.
-        reads: How many times it has read it so far.
-    """
-    before = reads()
-
-    async def read_again() -> bool:
-        return reads() > before
-
-    await until(read_again, "the operator has read it again")
-    await calm(world, QUIET_S)
