@@ -103,7 +103,8 @@ def load(
         )
         yield running
     finally:
-        kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")
+        # The next client waits until this one is gone.
+        kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now", "--wait=false")
 
 
 def _phase(kubectl: Kubectl, pod: str) -> str:

