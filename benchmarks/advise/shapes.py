@@ -2,7 +2,8 @@
 
 `benchmarks/on_gpu/measured` has what `benchmarks.on_gpu.calibrated` wrote: SHAPE.raw, the times of steps, and
 SHAPE.loads. The loads are simulated with the arrivals that they had, by the built-in calibration of the H200, which
-knows Llama-3.1-8B alone, and by the fit of SHAPE.raw. Neither was fitted to these loads.
+was fitted to Llama-3.1-8B, and by the fit of SHAPE.raw. Neither was fitted to these loads. What the model of a step
+knows of layers with experts beside any calibration is from qwen-30b-a3b.raw.
 """
 
 import json
@@ -16,12 +17,12 @@ from typing import Any, Final
 from benchmarks.advise.predicted import SETTINGS
 from benchmarks.on_gpu.loads import Load, arrivals
 from pdinference.performance.calibration import Calibration, calibration_of
-from pdinference.performance.devices import device_of
+from pdinference.performance.devices import Device, device_of
 from pdinference.performance.fitting import fit, service_of
 from pdinference.performance.measurement import Measurement
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
-from pdinference.performance.work import work_of
+from pdinference.performance.work import Work, work_of
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.simulation.arrangement import Arrangement, EngineKind
 from pdinference.simulation.arrivals import Arrival
@@ -64,13 +65,22 @@ class Row:
 def rows() -> Iterator[Row]:
     """All loads, by both calibrations."""
     for shape, kv_tokens in _KV_TOKENS.items():
-        measurement = Measurement.model_validate_json(_lines(f"{shape}.raw")[-1])
         loads = [json.loads(line) for line in _lines(f"{shape}.loads")]
-        for name, kind, service in _kinds(measurement, kv_tokens):
+        for name, kind, service in _kinds(measurement(shape), kv_tokens):
             for load in loads:
                 real = tuple(load[member][cut] for member, cut in _MEMBERS)
                 what = f"{load['prompt']:,} / {load['answer']:,} | {load['rate']:g}"
                 yield Row(shape, what, name, _predicted(kind, service, load), real)
+
+
+def measurement(shape: str) -> Measurement:
+    """The times of steps of a shape."""
+    return Measurement.model_validate_json(_lines(f"{shape}.raw")[-1])
+
+
+def built_in(shape: str) -> StepModel:
+    """Steps of a shape by the built-in calibration."""
+    return StepModel(*_counted(measurement(shape)), calibration_of(_PRODUCT))
 
 
 def errors_of(some: Iterable[Row]) -> list[list[float]]:
@@ -98,18 +108,22 @@ def _lines(name: str) -> list[str]:
     return [line for line in lines if line.startswith("{")]
 
 
-def _kinds(measurement: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
-    """The engine by the built-in calibration, and by its own."""
-    facts, device = model_facts(measurement.config or {}), device_of(_PRODUCT)
+def _counted(measured: Measurement) -> tuple[Work, Device]:
+    facts, device = model_facts(measured.config or {}), device_of(_PRODUCT)
     assert device is not None  # noqa: S101 - it is in the table
-    work = work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=_BLOCK))
-    fitted = fit(measurement.points, work, device, product=_PRODUCT, step_tokens=measurement.step_tokens)
-    request, prompt_token = service_of(measurement.overheads)
-    own = replace(SERVICE, request=request, prompt_token=prompt_token, token_out=measurement.token_cpu)
+    return work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=_BLOCK)), device
+
+
+def _kinds(measured: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
+    """The engine by the built-in calibration, and by its own."""
+    work, device = _counted(measured)
+    fitted = fit(measured.points, work, device, product=_PRODUCT, step_tokens=measured.step_tokens)
+    request, prompt_token = service_of(measured.overheads)
+    own = replace(SERVICE, request=request, prompt_token=prompt_token, token_out=measured.token_cpu)
 
     def kind(calibration: Calibration, service: Service) -> EngineKind:
         steps = StepModel(work, device, calibration)
-        limits = Limits(measurement.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, service.token_out)
+        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, service.token_out)
         return EngineKind(steps, limits, prefix_caching=False)
 
     return [

@@ -4,10 +4,11 @@ from typing import Any, Final
 
 import yaml
 
-from pdinference.advise.advice import Question
+from pdinference.advise.advice import Advice, Question, advise
 from pdinference.advise.objectives import parse_objectives
 from pdinference.advise.offer import parse_offer
 from pdinference.advise.search import Effort
+from pdinference.advise.trial import run_trial
 from pdinference.advise.ways import parse_transports
 from pdinference.advise.workload.lengths import parse
 from pdinference.advise.workload.synthetic import RequestClass, Synthetic
@@ -16,6 +17,10 @@ from pdinference.planning.memory import Inputs, known_facts, model_facts
 from tests.conftest import REPOSITORY
 
 QUICK: Final = Effort(short=150, long=300, probe=150, finalists=3, rounds=2, settling=5.0)
+
+
+def answer(asked: Question) -> Advice:
+    return advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], QUICK)
 
 
 def llama() -> dict[str, Any]:

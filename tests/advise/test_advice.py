@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pdinference.advise.advice import Advice, Question, advise, fitting
+from pdinference.advise.advice import Question, advise, fitting
 from pdinference.advise.as_json import as_json
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.trial import Task, Trial, run_trial
@@ -15,13 +15,9 @@ from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS
-from tests.advise.questions import QUICK, llama, question
+from tests.advise.questions import QUICK, answer, llama, question
 from tests.planning.memory.configs import DEEPSEEK_V2_LITE
 from tests.simulation.llama import TOGETHER
-
-
-def answer(asked: Question) -> Advice:
-    return advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], QUICK)
 
 
 def test_a_small_load_needs_no_split() -> None:

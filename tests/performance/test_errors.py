@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
-from benchmarks.advise.shapes import METRICS, Row, errors_of, rows
+from benchmarks.advise.shapes import METRICS, Row, built_in, errors_of, measurement, rows
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS, band_of
 
@@ -57,6 +57,15 @@ def test_the_stated_errors_are_no_smaller_than_those_of_other_shapes(
     found = errors_of(row for row in shapes if row.shape == shape and row.calibration == calibration)
     for name, errors, most in zip(METRICS, found, stated, strict=True):
         assert median(errors) <= most, name
+
+
+def test_dummy_weights_route_to_as_many_experts_as_uniform_routing() -> None:
+    """Steps of 1 to 128 requests read 8 to all 128 experts: alike routing would make them up to four times faster."""
+    steps = built_in("qwen-30b-a3b")
+    decode = [point for point in measurement("qwen-30b-a3b").points if point.kind == "decode"]
+    assert {point.running for point in decode} == {1, 4, 8, 16, 32, 64, 128}
+    for point in decode:
+        assert steps.decode_step(point.running, point.context) == pytest.approx(point.seconds, rel=0.04)
 
 
 def test_an_extrapolated_answer_states_a_larger_error() -> None:

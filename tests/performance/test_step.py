@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from pdinference.performance.calibration import Source, calibration_of
 from pdinference.performance.devices import DEVICES, device_of
-from pdinference.performance.step import StepModel
+from pdinference.performance.step import StepModel, padded
 from pdinference.performance.work import Work
 from pdinference.planning.memory.gpus import gpu_memory
 from tests.simulation.llama import STEPS
 
-MIXTURE = replace(STEPS.work, expert_bytes=8e10, experts=128, experts_per_token=8)
+MIXTURE = replace(STEPS.work, expert_bytes=8e10, expert_flops=3.6e9, experts=128, experts_per_token=8)
 
 
 def test_a_prompt_of_8000_tokens_takes_what_it_was_measured_to_take() -> None:
@@ -52,10 +52,35 @@ def _steps(work: Work) -> StepModel:
 
 def test_a_token_of_a_mixture_reads_its_experts_and_many_tokens_read_all() -> None:
     dense = _steps(STEPS.work)
-    extra = [_steps(MIXTURE).decode(running) - dense.decode(running) for running in (1, 100)]
+    alone, few, most = (_steps(MIXTURE).decode(running) - dense.decode(running) for running in (1, 2, 104))
     rate = STEPS.device.bandwidth * STEPS.calibration.weights
-    assert extra[0] == pytest.approx(8e10 * 8 / 128 / rate)
-    assert extra[1] == pytest.approx(8e10 / rate, rel=0.01)
+    assert few - alone == pytest.approx(8e10 * (1 - 8 / 128) * 8 / 128 / rate)
+    assert most - alone == pytest.approx(8e10 * (1 - 8 / 128) / rate, rel=0.01)
+
+
+def test_a_step_of_a_mixture_reads_the_experts_of_the_tokens_that_fill_its_cuda_graph() -> None:
+    """With 9 running requests vLLM runs the graph for 16 tokens, and all 16 choose experts."""
+    nine, sixteen, seventeen = (
+        _steps(MIXTURE).decode(running) - running * STEPS.calibration.request for running in (9, 16, 17)
+    )
+    assert nine == pytest.approx(sixteen)
+    assert seventeen > 1.1 * sixteen
+
+
+@pytest.mark.parametrize(
+    ("tokens", "graph"), [(1, 1), (3, 4), (5, 8), (9, 16), (250, 256), (257, 272), (512, 512), (513, 513)]
+)
+def test_a_step_runs_in_the_smallest_cuda_graph_that_holds_it(tokens: int, graph: int) -> None:
+    assert padded(tokens) == graph
+
+
+def test_kernels_that_a_cpu_starts_during_the_step_before_do_not_delay_a_step() -> None:
+    steps = StepModel(STEPS.work, STEPS.device, replace(STEPS.calibration, launch=0.002))
+    launch = steps.launch(1000)
+    assert steps.prefill(1000, 5e5, 0, 1) == launch
+    assert steps.prefill(1000, 5e5, 0, 1, ahead=0.005) == pytest.approx(launch - 0.005)
+    assert steps.prefill(1000, 5e5, 0, 1, kv=0.001) == launch
+    assert steps.prefill(8000, 3.2e7, 0, 1, ahead=0.005) == steps.prefill(8000, 3.2e7, 0, 1)
 
 
 def test_a_window_bounds_what_a_request_reads() -> None:

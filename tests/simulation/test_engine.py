@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdinference.performance.step import StepModel
 from pdinference.simulation.arrivals import Arrival
 from pdinference.simulation.clock import Clock
 from pdinference.simulation.engine import Engine, Limits
@@ -21,9 +22,9 @@ LIMITS = Limits(step_tokens=8192, requests=256, kv_tokens=900_000, block=128, to
 class Seen:
     """What became of the requests of an engine."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: Limits = LIMITS, steps: StepModel = STEPS) -> None:
         self.clock, self.gaps = Clock(), Gaps()
-        self.engine = Engine(self.clock, STEPS, limits, self.gaps)
+        self.engine = Engine(self.clock, steps, limits, self.gaps)
         self.first: dict[int, float] = {}
         self.done: dict[int, float] = {}
 
@@ -71,6 +72,20 @@ def test_with_asynchronous_scheduling_a_request_misses_the_step_that_is_schedule
     load = Arrival(0, 500, 400), Arrival(0.5, 500, 1)
     sooner, later = Seen().run(*load), Seen(replace(LIMITS, lookahead=True)).run(*load)
     assert later.first[1] - sooner.first[1] == pytest.approx(STEPS.decode(1), rel=0.2)
+
+
+def test_with_asynchronous_scheduling_kernels_start_during_the_step_before() -> None:
+    """Of a step whose kernels a CPU starts for longer than the device computes, a step before it hides a part."""
+    slow = StepModel(STEPS.work, STEPS.device, replace(STEPS.calibration, launch=0.005))
+    load = Arrival(0, 500, 400), Arrival(0.5, 1000, 1)
+    alone, waits, overlaps = (
+        Seen(replace(LIMITS, lookahead=lookahead), slow).run(*some)
+        for lookahead, some in ((True, load[1:]), (False, load), (True, load))
+    )
+    launch, decode = slow.launch(1000), slow.decode_step(1, 600)
+    assert alone.first[0] - 0.5 == pytest.approx(launch)
+    assert waits.gaps.quantile(1.0) == pytest.approx(launch, rel=0.03)
+    assert overlaps.gaps.quantile(1.0) == pytest.approx(launch - decode + slow.launch(1), rel=0.03)
 
 
 def test_a_full_cache_takes_the_blocks_of_the_last_request_and_computes_them_again() -> None:

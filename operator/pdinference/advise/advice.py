@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from pdinference.advise import long_prompts
+from pdinference.advise import long_prompts, router_load
 from pdinference.advise.engines import DoesNotFitError, Engines
 from pdinference.advise.estimate import Demand, demand_of, estimate
 from pdinference.advise.layouts import HOST, SIZES, Layout, layouts
@@ -281,5 +281,6 @@ def _notes(question: Question, transports: tuple[Transport, ...]) -> Iterable[st
             f"Simulated is the busiest part of the load, {question.peak.seconds / 60:.3g} min at "
             f"{question.peak.rate:.3g} requests/s; the mean is {question.load.rate:.3g}."
         )
+    yield from router_load.note(question.inputs.spec.router.replicas, question.demand.rate * question.demand.answer)
     if len(question.offer.pools) > 1 and not question.offer.priced:
         yield "Without --price, GPUs of all products count the same."

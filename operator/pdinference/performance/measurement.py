@@ -82,15 +82,17 @@ def predicted(point: Point, model: StepModel, step_tokens: int) -> float:
         case "decode":
             return model.decode_step(point.running, point.context)
         case "mixed":
-            after = model.decode_step(point.running, point.context) + model.calibration.after_prefill
-            return _beside(point, model, point.tokens, 1) + after
+            alone = model.decode_step(point.running, point.context)
+            ahead = alone - model.launch(point.running)
+            return _beside(point, model, point.tokens, 1, ahead) + alone + model.calibration.after_prefill
         case _:
             tokens = step_tokens - point.running
             return _beside(point, model, tokens, max(1, round(tokens / max(1, point.tokens))))
 
 
-def _beside(point: Point, model: StepModel, tokens: int, prompts: int) -> float:
+def _beside(point: Point, model: StepModel, tokens: int, prompts: int, ahead: float = 0.0) -> float:
     """A step with prompts of the point's length beside its running requests."""
     pairs = tokens * min(point.tokens, tokens) / 2
-    seconds = model.prefill(tokens, pairs, point.running, prompts)
-    return max(seconds + point.running * model.kv_seconds(point.context), model.calibration.shortest_step)
+    kv = point.running * model.kv_seconds(point.context)
+    seconds = model.prefill(tokens, pairs, point.running, prompts, kv=kv, ahead=ahead)
+    return max(seconds, model.calibration.shortest_step)

@@ -15,6 +15,29 @@ _LAUNCH_OF_EXPERTS: Final = 2.6
 """How much longer a CPU takes to start the kernels of a layer with routed experts: 1.3 ms against 0.5 in a dense one
 (vLLM 0.26.0 on an H200, steps of 1,000 to 4,000 tokens of Qwen3-30B-A3B's and Llama-3.2-1B's shapes)."""
 
+_COMPUTE_OF_EXPERTS: Final = 0.62
+"""Share of the speed of dense products that grouped products of routed experts reach (`fused_moe`)."""
+_LAYER_OF_EXPERTS: Final = 1.67
+"""How much longer the kernels of a layer with routed experts take beside its products, in steps without prompts: the
+choice of experts and the sorting of tokens by expert are kernels of their own.
+
+Both, and `_LAUNCH_OF_EXPERTS`: with them, the times of steps of Qwen3-30B-A3B's shape and of dense ones, which
+`pdinference calibrate` measured, give the same calibration (benchmarks/on_gpu/measured/*.raw). No load was used.
+"""
+
+
+def padded(tokens: int) -> int:
+    """Tokens of the smallest CUDA graph that a step with so many tokens fits in; as many where none is large enough.
+
+    Source: `_set_cudagraph_sizes` in vllm/config/vllm.py.
+    """
+    if tokens > _LARGEST_GRAPH:
+        return tokens
+    if tokens <= 4:
+        return min(size for size in (1, 2, 4) if size >= tokens)
+    each = 8 if tokens <= 256 else 16
+    return -(-tokens // each) * each
+
 
 @dataclass(frozen=True)
 class StepModel:
@@ -65,15 +88,18 @@ class StepModel:
         """Seconds of all matrix products of a step, at a share of the peak."""
         work = self.work
         compute = (tokens * work.flops + sampled * work.head_flops) / (self._peak * share)
-        return max(compute, self._weight_bytes(tokens) / self._weights_rate)
+        dense = max(compute, work.dense_bytes / self._weights_rate)
+        return dense + self._experts(tokens, share) if work.experts else dense
 
-    def _weight_bytes(self, tokens: int) -> float:
-        """Bytes of weights that a step reads; of routed experts those that some token uses, if they are as likely."""
+    def _experts(self, tokens: int, share: float) -> float:
+        """Seconds of the products of routed experts. Of their weights a step reads those that some token uses.
+
+        All experts are as likely. The tokens that fill up a CUDA graph use experts like others.
+        """
         work = self.work
-        if not work.experts:
-            return work.dense_bytes
-        unused = (1 - work.experts_per_token / work.experts) ** tokens
-        return work.dense_bytes + work.expert_bytes * (1 - unused)
+        unused = (1 - work.experts_per_token / work.experts) ** padded(tokens)
+        compute = tokens * work.expert_flops / (self._peak * share * _COMPUTE_OF_EXPERTS)
+        return max(compute, work.expert_bytes * (1 - unused) / self._weights_rate)
 
     def _reduce(self, tokens: int) -> float:
         """Seconds of sums over tensor-parallel ranks: a ring moves 2 (n - 1) / n of the bytes."""
@@ -87,18 +113,26 @@ class StepModel:
         """Seconds of a step with a token of each running request, without reading their KV cache."""
         of = self.calibration
         return (
-            of.step + self.work.layers * of.layer + running * self._each
+            of.step + self._layers + running * self._each
             + self._products(running, running, of.decode_compute) + self._reduce(running)
         )  # fmt: skip
 
-    def prefill(self, tokens: int, pairs: float, running: int, finished: int) -> float:
-        """Seconds of a step with prompt tokens, without reading the KV cache of running requests.
+    @cached_property
+    def _layers(self) -> float:
+        return self.work.layers * self.calibration.layer * (_LAYER_OF_EXPERTS if self.work.experts else 1)
+
+    def prefill(
+        self, tokens: int, pairs: float, running: int, finished: int, *, kv: float = 0.0, ahead: float = 0.0
+    ) -> float:
+        """Seconds of a step with prompt tokens.
 
         Args:
             tokens: Prompt tokens of the step.
             pairs: Pairs of a prompt token and a token before it, of all prompts.
             running: Requests that get a token besides.
             finished: Prompts that end in the step.
+            kv: Seconds of reading the KV cache of the running requests.
+            ahead: Seconds before the step at which a CPU has begun to start its kernels: during the step before it.
         """
         of, work = self.calibration, self.work
         every = tokens + running
@@ -106,10 +140,14 @@ class StepModel:
             self.device.flops * of.attention
         )
         seconds = (
-            of.step + work.layers * of.prefill_layer + running * self._each
+            of.step + work.layers * of.prefill_layer + running * self._each + kv
             + self._products(every, running + finished, of.compute) + attention + self._reduce(every)
         )  # fmt: skip
-        return max(seconds, self._launch) if every > _LARGEST_GRAPH else seconds
+        return max(seconds, self.launch(every) - ahead)
+
+    def launch(self, tokens: int) -> float:
+        """Seconds in which a CPU starts the kernels of a step with so many tokens."""
+        return self._launch if tokens > _LARGEST_GRAPH else self.calibration.shortest_step
 
     @cached_property
     def _launch(self) -> float:

@@ -20,7 +20,8 @@ class Work:
 
     Attributes:
         layers: Layers of the model.
-        flops: Operations for each token in the linear layers of all layers, of the experts that it uses.
+        flops: Operations for each token in the linear layers of all layers, without routed experts.
+        expert_flops: The same in the routed experts that it uses.
         head_flops: Operations for each sampled token in the head.
         pair_flops: Operations of attention for each pair of a query token and a token of context, in layers that attend
             to everything.
@@ -42,6 +43,7 @@ class Work:
 
     layers: int
     flops: float
+    expert_flops: float
     head_flops: float
     pair_flops: float
     window_pair_flops: float
@@ -88,7 +90,8 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
     windowed = facts.attention.difference(full)
     return Work(
         layers=facts.layers,
-        flops=2 * sum(_elements(tensor) for tensor in dense) + _expert_flops(facts, settings),
+        flops=2 * sum(_elements(tensor) for tensor in dense),
+        expert_flops=_expert_flops(facts, settings),
         head_flops=2 * head,
         pair_flops=sum(_pair_flops(facts, settings, layer) for layer in full),
         window_pair_flops=sum(_pair_flops(facts, settings, layer) for layer in windowed),

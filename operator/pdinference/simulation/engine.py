@@ -116,6 +116,7 @@ class Engine:
         self._run: tuple[float, float, float, int] | None = None  # start, seconds of the first step, growth, steps
         self._plan = 0
         self._before = -math.inf  # when the step before the next one began
+        self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
         self._after_prefill = 0.0  # seconds that the next step takes longer
         self._base: dict[int, float] = {}  # seconds of a decode step by running requests, without KV cache
         self.busy = 0.0
@@ -213,7 +214,7 @@ class Engine:
             self._decode()
         else:
             self._stepping = False
-            self._before = -math.inf
+            self._before = self._launched = -math.inf
 
     def _cut(self) -> float:
         """Requests that came later are not part of the step that begins."""
@@ -289,9 +290,15 @@ class Engine:
             )
         return seconds
 
+    def _ahead(self) -> float:
+        """Seconds since a CPU could begin to start the kernels of the step that begins."""
+        since = max(self._before, self._launched)
+        return max(0.0, self._clock.now - since) if self._limits.lookahead and since > -math.inf else 0.0
+
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
-        running = len(self._running)
-        seconds = self._steps.prefill(tokens, pairs, running, len(ended)) + self._kv_seconds()
+        running, kv, ahead = len(self._running), self._kv_seconds(), self._ahead()
+        seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
+        self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
         seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.shortest_step(running))
         self.busy += seconds
         self.stepping += seconds
@@ -347,6 +354,7 @@ class Engine:
         self._gaps.add(seconds / number, len(self._running) * number)
         self._token_seconds += seconds * len(self._running)
         self._before = self._clock.now - (first + growth * (number - 1))
+        self._launched = self._before + self._steps.launch(len(self._running))
         self._round(number)
         self._begin()
 
