@@ -37,7 +37,7 @@ from e2e.install import REPOSITORY
 from e2e.programs import PROGRAMS
 
 DOCUMENTS: Final = REPOSITORY / "docs"
-PAGES: Final = ("quick-start", "kubectl-pdi")
+PAGES: Final = ("quick-start", "kubectl-pdi", "verify")
 """The pages that work on the local cluster of the demo, and are run there."""
 _MARK: Final = re.compile(r"<!-- (not run|not compared): (.+?) -->", re.DOTALL)
 _PROMPT: Final = "$ "

@@ -143,4 +143,9 @@ LEFT_OUT = {
         ("kubectl pdi bench", "longer than the prompts of the tiny model, and takes 100 seconds"),
         ("kubectl pdi dashboard", "needs Grafana"),
     ],
+    "verify": [
+        ("kubectl patch --local", "another model, and a load of a minute; e2e/test_tiers.py tests the tiers"),
+        ("05:33:50 P 0.0", "what was printed then"),
+        ("$ counters 8001", "counters of the tiers"),
+    ],
 }
