@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from e2e import programs
+from e2e import demo, programs
 from e2e.cluster import Cluster
 from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.waiting import wait_ready
 
-NAMESPACE = "models"
-NAME = "tiny"
+NAMESPACE = demo.NAMESPACE
+"""As after the demo, so that pages of the documentation can be run as they are (test_pages.py)."""
+NAME = demo.NAME
 _DRAIN_SECONDS = 40
 """The least that a resource may have, as D pods wait for a quarter of it. test_tiers.py has the default."""
 _SHOWN = 60

@@ -19,27 +19,39 @@ _SYSTEM: Final = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/lib/cni")
 UV: Final = _REPOSITORY / ".uv" / "bin" / "uv"
 """uv, as bootstrap.sh installs it."""
 
-BASE: Final = frozenset({"apt", "coreutils", "dash", "dpkg", "libc-bin", "util-linux"})
+BASE: Final = frozenset({"apt", "bash", "coreutils", "dash", "dpkg", "grep", "libc-bin", "mawk", "sed", "util-linux"})
 """Debian packages that every Debian has."""
 PROGRAMS: Final[Mapping[str, str]] = {
     "apt-get": "apt",
+    "awk": "mawk",
+    "bash": "bash",
     "buildah": "buildah",
+    "cat": "coreutils",
     "containerd": "containerd",
     "cp": "coreutils",
     "ctr": "containerd",
+    "curl": "curl",
+    "date": "coreutils",
     "dpkg-query": "dpkg",
+    "env": "coreutils",
     "etcd": "etcd-server",
     "fallocate": "util-linux",
+    "grep": "grep",
+    "head": "coreutils",
     "ip": "iproute2",
     "ldconfig": "libc-bin",
     "mmdebstrap": "mmdebstrap",
+    "mktemp": "coreutils",
     "nft": "nftables",
     "nsenter": "util-linux",
     "openssl": "openssl",
+    "sed": "sed",
+    "seq": "coreutils",
     "setpriv": "util-linux",
     "setsid": "util-linux",
     "sh": "dash",
     "sha256sum": "coreutils",
+    "sleep": "coreutils",
     "sysctl": "procps",
     "umount": "mount",
 }

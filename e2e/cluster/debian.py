@@ -17,6 +17,7 @@ PACKAGES = {
     "nft": "nftables",
     "iptables": "iptables",  # host ports
     "ip": "iproute2",
+    "curl": "curl",  # docs/verify.md, which a test runs
     "openssl": "openssl",
     "sysctl": "procps",
     "nsenter": "util-linux",

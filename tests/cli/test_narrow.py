@@ -13,6 +13,8 @@ from pdinference.cli.explain.explanation import Explanation
 from pdinference.cli.explain.steps import Step
 from pdinference.cli.explain.text import print_explanation
 from pdinference.cli.narrow import fitted
+from tests.cli.served_cluster import ServedCluster, resource
+from tests.cli.terminal import on_terminal
 from tests.conftest import REPOSITORY
 
 LLAMA = REPOSITORY / "examples" / "llama-8b.yaml"
@@ -65,6 +67,30 @@ def test_a_long_name_leaves_its_reason_a_line_of_its_own() -> None:
 def test_further_lines_of_a_list_are_indented() -> None:
     first, further = explained("it looks again " * 6)[-2:]
     assert (first[:12], further) == ("  - it looks", "    it looks again")
+
+
+async def test_the_status_of_resources_with_long_names_has_whole_names_and_reasons(tmp_path: Path) -> None:
+    cluster = ServedCluster()
+    cluster.resources = [resource(NAME, "ctfbcsls"), resource("llama")]
+    async with cluster.running(tmp_path):
+        lines = (await cluster.run_on_terminal(WIDTH, "status")).splitlines()
+        wide = (await cluster.run_on_terminal(120, "status")).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert lines[0] == NAME
+    assert lines[1].startswith("  READY: Unknown; REVISION: ctfbcsls; SERVING: ctfbcsls; P: 0/0; D: 0/0; ")
+    assert wide[0].split() == ["NAME", "READY", "REVISION", "SERVING", "P", "D", "ROUTER", "STATE"]
+    assert len(wide) == 3
+
+
+async def test_problems_of_a_file_are_wrapped_at_words_and_indented(tmp_path: Path) -> None:
+    file = tmp_path / "llama.yaml"
+    mode = "a mode that makes the message longer than a line of the terminal"
+    file.write_text(f"{LLAMA.read_text(encoding='utf-8')}\n  mode: {mode}\n")
+    lines = (await on_terminal(WIDTH, "validate", "-f", str(file))).splitlines()
+    assert max(len(line) for line in lines if str(file) not in line) <= WIDTH
+    first = next(number for number, line in enumerate(lines) if line.startswith("  spec.mode: "))
+    assert lines[first + 1].startswith("    ")
+    assert 'or "Aggregated", not "a mode that makes the message longer than' in " ".join(map(str.strip, lines[first:]))
 
 
 def table() -> Table:

@@ -26,7 +26,7 @@ from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
-from pdinference.cli.output import say, wrapped
+from pdinference.cli.output import say, wrap_error
 from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
@@ -72,8 +72,7 @@ class _Program(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if sys.stderr.isatty():
-                error.message = wrapped(error.message, before=len("Error: "))  # type: ignore[misc]
+            wrap_error(error)
             raise
 
 

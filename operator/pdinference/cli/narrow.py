@@ -11,10 +11,11 @@ def fitted(table: Table, console: Console) -> RenderableType:
     """A table, or its rows as some lines each if it does not fit the console: Rich would break and cut off its cells.
 
     Args:
-        table: Its cells are strings, the first one of a row is the row's name, and lines are drawn between them.
+        table: Its cells are texts, and the first one of a row is the row's name.
         console: Where it will be printed.
     """
-    if sum(map(_least, table.columns)) + 1 <= console.width:
+    between = len(" | ") if table.box else len("  ")
+    if sum(_least(column) + between for column in table.columns) + 1 <= console.width:
         return table
     headers = [" ".join(str(column.header).split()) for column in table.columns[1:]]
     lines: list[RenderableType] = [Text(str(table.title))] if table.title else []
@@ -27,7 +28,7 @@ def fitted(table: Table, console: Console) -> RenderableType:
 
 
 def _least(column: Column) -> int:
-    """Columns of the console that whole words take, or whole lines where none may wrap, with a line beside them."""
+    """Columns of the console that whole words take, or whole lines where none may wrap."""
     cells = (str(column.header), *map(str, column.cells))
     parts = [part for cell in cells for part in (cell.splitlines() if column.no_wrap else cell.split())]
-    return max(column.min_width or 0, *map(cell_len, ("", *parts))) + len(" | ")
+    return max(column.min_width or 0, *map(cell_len, ("", *parts)))

@@ -37,6 +37,12 @@ def say(text: str, *, err: bool = False, indent: int = 0, **style: Any) -> None:
     click.secho(wrapped(text, indent=indent) if stream.isatty() else text, err=err, **style)
 
 
+def wrap_error(error: click.ClickException, *, indent: int = 0) -> None:
+    """Wrap the message of an error at words, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        error.message = wrapped(error.message, before=len("Error: "), indent=indent)  # type: ignore[misc]
+
+
 def wrapped(text: str, *, before: int = 0, indent: int = 0) -> str:
     """Text with its lines wrapped at words to the width of the terminal.
 
@@ -45,13 +51,17 @@ def wrapped(text: str, *, before: int = 0, indent: int = 0) -> str:
     Args:
         text: One or more lines.
         before: Columns that the first line already has.
-        indent: Columns before further lines.
+        indent: Columns before further lines, beside those before the line itself.
     """
-    wrapper = textwrap.TextWrapper(
-        terminal_width(), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
-    first, *rest = f"{'x' * before}{text}".split("\n")
-    return "\n".join(map(wrapper.fill, (first, *rest)))[before:]
+    width = terminal_width()
+
+    def filled(line: str) -> str:
+        further = len(line) - len(line.lstrip()) + indent
+        return textwrap.fill(
+            line, width, subsequent_indent=" " * further, break_long_words=False, break_on_hyphens=False
+        )
+
+    return "\n".join(map(filled, f"{'x' * before}{text}".split("\n")))[before:]
 
 
 def terminal_width() -> int:

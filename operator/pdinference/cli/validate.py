@@ -11,7 +11,7 @@ from pdinference.checks import examine_any
 from pdinference.cli.documents import documents, file_option, name_of
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
-from pdinference.cli.output import output_option, print_json, say
+from pdinference.cli.output import output_option, print_json, say, wrap_error
 from pdinference.manifests import RenderSettings
 
 Json = dict[str, Any]
@@ -51,9 +51,11 @@ class _Checked:
             say(f"Warning: {file}: {warning}", err=True)
         kind, name = self._document["kind"], name_of(self._document)
         if self.problems:
-            click.ClickException(f"{file}: {refusal(name, self.problems, kind)}").show()
+            error = click.ClickException(f"{file}: {refusal(name, self.problems, kind)}")
+            wrap_error(error, indent=2)
+            error.show()
         else:
-            click.echo(f"{file}: {kind} {name} is valid.")
+            say(f"{file}: {kind} {name} is valid.")
 
     def as_json(self) -> Json:
         """For programs."""

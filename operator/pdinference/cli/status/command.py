@@ -12,7 +12,7 @@ from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from pdinference.cli.status.overview import Overview
     from pdinference.cluster.client import ApiServer
@@ -35,7 +35,7 @@ class Shown:
         """For programs."""
         return self._views[0].as_json() if self._one else {"items": [view.as_json() for view in self._views]}
 
-    def as_text(self) -> "RenderableType":
+    def as_text(self, console: "Console") -> "RenderableType":
         """For people."""
         from rich.text import Text  # noqa: PLC0415 - the import of Rich is slow
 
@@ -45,7 +45,7 @@ class Shown:
             return tree(self._views[0])
         if not self._views:
             return Text(f"There are no PDInferences in the namespace {self._namespace}.")
-        return table(self._views)
+        return table(self._views, console)
 
 
 @click.command("status")
@@ -83,13 +83,11 @@ def _once(name: str | None, output: str) -> Callable[["ApiServer", str], Awaitab
     read = _reading(name)
 
     async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
-
         shown = await read(api, namespace)
         if output == "json":
             print_json(shown.as_json())
         else:
-            plan_console().print(shown.as_text())
+            _print(shown)
 
     return work
 
@@ -110,8 +108,6 @@ def _watching(name: str | None, output: str) -> Callable[["ApiServer", str], Awa
 
 
 async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> None:
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-
     before: Any = None
     while True:
         shown, lost = await _looked(read)
@@ -123,7 +119,7 @@ async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> N
             else:
                 if before is not None:
                     click.echo()
-                plan_console().print(shown.as_text())
+                _print(shown)
             before = now
         await asyncio.sleep(_SECONDS)
 
@@ -139,9 +135,16 @@ async def _keep_live(read: Callable[[], Awaitable[Shown]]) -> None:
     with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
         while True:
             shown, lost = await _looked(read)
-            last = last if shown is None else shown.as_text()
+            last = last if shown is None else shown.as_text(screen.console)
             screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)
             await asyncio.sleep(_SECONDS)
+
+
+def _print(shown: Shown) -> None:
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
+
+    console = plan_console()
+    console.print(shown.as_text(console))
 
 
 async def _looked(read: Callable[[], Awaitable[Shown]]) -> tuple[Shown | None, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import ROLLOUT_COMPLETE
+from pdinference.cli.narrow import fitted
 from pdinference.cli.status.overview import Concern, Overview, Pod, RoleView
 
 _TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "router"}
@@ -46,8 +47,8 @@ def tree(view: Overview) -> RenderableType:
     return Group(root, *_below(view))
 
 
-def table(views: Sequence[Overview]) -> Table:
-    """One line for each resource."""
+def table(views: Sequence[Overview], console: Console) -> RenderableType:
+    """One line for each resource, or some with a narrow console."""
     found = Table(box=None, pad_edge=False)
     for column in ("NAME", "READY", "REVISION", "SERVING"):
         found.add_column(column, no_wrap=True)
@@ -60,7 +61,7 @@ def table(views: Sequence[Overview]) -> Table:
         state = ", ".join(reasons) or view.rollout
         ready = Text(view.ready, style=_STYLES[view.ready])
         found.add_row(Text(view.name), ready, view.revision, view.serving, *counts, Text(state))
-    return found
+    return fitted(found, console)
 
 
 def _count(role: RoleView) -> str:
