@@ -1,7 +1,7 @@
 """A plug-in of vLLM that damages KV cache, so that a test can see a faulty transfer on real parts.
 
-vLLM calls `install` in each of its processes (plugin_system.md in the design documents of vLLM). The files of `FILES` in a folder
-of PYTHONPATH are an installed plug-in.
+vLLM calls `install` in each of its processes (plugin_system.md in its design documents). The files of `FILES` in a
+folder of PYTHONPATH are an installed plug-in.
 """
 
 from pathlib import Path
