@@ -55,9 +55,9 @@ def main() -> None:
         name: one_pod.container(str(one["gpus"]), one["port"], plan["arguments"] + one["arguments"])
         for name, one in started.items()
     }
-    with one_pod.pod(lines):
+    with one_pod.pod(lines) as pod:
         for name, one in started.items():
-            one_pod.wait(name, one["port"], 240)
+            one_pod.wait(pod, name, one["port"], 240)
         print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
         for each in wave["runs"]:
             _measure(each, started, arguments.out, end)

@@ -71,26 +71,25 @@ def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
 
 
 def main_process(lines: dict[str, list[str]]) -> None:
-    """The first process of the pod: starts the containers, and waits for their end."""
-    running = []
+    """The first process of the pod: starts the containers, and ends when one of them does."""
     for name, line in lines.items():
         with (FOLDER / f"{name}.log").open("wb") as log:
-            running.append(subprocess.Popen(line, stdout=log, stderr=log))
-    for each in running:
-        each.wait()
+            subprocess.Popen(line, stdout=log, stderr=log)
+    os.wait()
 
 
 @contextmanager
-def pod(lines: dict[str, list[str]]) -> Iterator[None]:
+def pod(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
     """A pod of such containers by name, whose logs are NAME.log in the folder."""
     (FOLDER / "cache").mkdir(parents=True, exist_ok=True)
     os.chown(FOLDER / "cache", _USER, _USER)
     code = "import json, sys; from benchmarks.on_gpu import one_pod; one_pod.main_process(json.loads(sys.argv[1]))"
     process = subprocess.Popen([*_POD, sys.executable, "-c", code, json.dumps(lines)], start_new_session=True)
     try:
-        yield
+        yield process
     finally:
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _lines() -> dict[str, list[str]]:
@@ -102,14 +101,14 @@ def _lines() -> dict[str, list[str]]:
     return lines
 
 
-def wait(name: str, port: int, seconds: float = 300) -> None:
+def wait(pod: subprocess.Popen[bytes], name: str, port: int, seconds: float = 300) -> None:
     """Wait until the vLLM of a container answers.
 
     Raises:
         SystemExit: It does not.
     """
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while pod.poll() is None and time.monotonic() < end:
         try:
             with urllib.request.urlopen(f"http://{servers.HOST}:{port}/health", timeout=5):
                 return
@@ -159,9 +158,9 @@ def _measure() -> None:
 def main() -> None:
     """Start the pod, send the prompts, and end it."""
     servers.write_model(FOLDER / "model")
-    with pod(_lines()):
+    with pod(_lines()) as process:
         for role, port in PORTS.items():
-            wait(role, port)
+            wait(process, role, port)
         _measure()
 
 
