@@ -62,14 +62,17 @@ def _arrivals(load: Load, seed: int, until: float) -> Iterator[Arrival]:
 def arrangement_of(load: Load) -> Arrangement:
     """What served a load."""
     if load.way == "co-located":
-        return Arrangement(_kind(load, 8192), 2)
+        return Arrangement(_kind(load, 8192), 2 // load.tensor)
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
     return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:
-    return engine_kind(replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=1 if load.fp8 else 2))
+    kv_bytes = 1 if load.fp8 else 2
+    return engine_kind(
+        replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor)
+    )
 
 
 SETTINGS: Final = Settings(
