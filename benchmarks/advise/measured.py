@@ -3,7 +3,7 @@
 Poisson arrivals of prompts and answers of one length, no prompt twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -26,6 +26,7 @@ class Load:
         fitted: Whether the calibration was fitted to it.
         fp8: Whether the KV cache was in FP8.
         tensor: Tensor parallelism: of one co-located engine, if 2.
+        seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
     """
 
     way: str
@@ -42,6 +43,7 @@ class Load:
     fitted: bool = False
     fp8: bool = False
     tensor: int = 1
+    seed: int | None = None
 
 
 FIRST: Final = (
@@ -84,7 +86,7 @@ LONG: Final = (
 )
 """2026-11-22, our router. How long it ran was not written down; 60 s after the warm-up are assumed."""
 
-THIRD: Final = (
+_THIRD: Final = (
     Load("NVLink", 1000, 250, 20, 4, 21, (103, 195), (6.47, 6.87), 11.6, 1707),
     Load("co-located", 1000, 250, 20, 4, 21, (44, 109), (7.03, 8.58), 30.9, 1793),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (671, 2074), (5.82, 6.05), 13.8, 1547),
@@ -100,6 +102,7 @@ THIRD: Final = (
     Load("co-located", 1000, 250, 20, 4, 21, (40, 81), (6.60, 7.90), 30.7, 1676, tensor=2),
     Load("co-located", 8000, 150, 3, 4, 24, (136, 321), (5.60, 8.39), 121.2, 990, tensor=2),
 )
+THIRD: Final = tuple(replace(load, seed=1) for load in _THIRD)
 """2026-11-24, our router, P and D in one pod. `benchmarks/on_gpu/measured/defaults.loads` has the whole results."""
 
 SERIES: Final = (FIRST, SECOND, LONG, THIRD)
