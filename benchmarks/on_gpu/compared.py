@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,7 +127,7 @@ def _counters(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     }
 
 
-def _cpu(ports: dict[str, int]) -> dict[str, Counter[str]]:
+def _cpu(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     """Seconds of CPU of each vLLM's processes, by their titles."""
     parents, titles, used = {}, {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -137,10 +137,10 @@ def _cpu(ports: dict[str, int]) -> dict[str, Counter[str]]:
         except OSError:
             continue
         parents[folder.name], used[folder.name] = fields[1], (int(fields[11]) + int(fields[12])) / _TICKS
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for name, port in ports.items():
         roots = {pid for pid, title in titles.items() if f"--port={port} " in title and "setpriv" not in title}
-        found[name] = Counter[str]()
+        found[name] = defaultdict(float)
         for pid, title in titles.items():
             above: str | None = pid
             while above and above not in roots:
