@@ -51,7 +51,7 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 
 def _shape(load: Load) -> str:
-    return f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}"
+    return f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}{', TP 2' if load.tensor > 1 else ''}"
 
 
 def _flat(times: Times) -> tuple[float, ...]:

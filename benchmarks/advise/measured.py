@@ -3,7 +3,7 @@
 Poisson arrivals of prompts and answers of one length, no prompt twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -25,6 +25,8 @@ class Load:
         saturated: Whether some part had more to do than it can. Then the times grow for as long as the load lasts.
         fitted: Whether the calibration was fitted to it.
         fp8: Whether the KV cache was in FP8.
+        tensor: Tensor parallelism: of one co-located engine, if 2.
+        seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
     """
 
     way: str
@@ -40,6 +42,8 @@ class Load:
     saturated: bool = False
     fitted: bool = False
     fp8: bool = False
+    tensor: int = 1
+    seed: int | None = None
 
 
 FIRST: Final = (
@@ -82,5 +86,24 @@ LONG: Final = (
 )
 """2026-11-22, our router. How long it ran was not written down; 60 s after the warm-up are assumed."""
 
-SERIES: Final = (FIRST, SECOND, LONG)
-LOADS: Final = FIRST + SECOND + LONG
+_THIRD: Final = (
+    Load("NVLink", 1000, 250, 20, 4, 21, (103, 195), (6.47, 6.87), 11.6, 1707),
+    Load("co-located", 1000, 250, 20, 4, 21, (44, 109), (7.03, 8.58), 30.9, 1793),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (671, 2074), (5.82, 6.05), 13.8, 1547),
+    Load("co-located", 8000, 150, 4.5, 4, 32, (224, 520), (9.31, 21.33), 192.9, 1636),
+    Load("NVLink", 500, 1500, 10, 45, 20, (351, 1157), (17.22, 18.41), 23.9, 26135),
+    Load("co-located", 500, 1500, 10, 22, 20, (53, 127), (8.44, 8.89), 30.8, 12692),
+    Load("NVLink", 1000, 250, 20, 4, 21, (90, 195), (6.07, 6.78), 10.4, 1608, fp8=True),
+    Load("co-located", 1000, 250, 20, 4, 21, (46, 85), (7.13, 7.85), 32.1, 1824, fp8=True),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (631, 2001), (5.55, 5.72), 12.6, 1459, fp8=True),
+    Load("co-located", 8000, 150, 4.5, 4, 32, (216, 528), (8.51, 20.51), 184.4, 1549, fp8=True),
+    Load("NVLink", 500, 1500, 10, 22, 20, (511, 2144), (10.51, 11.77), 17.0, 16248, fp8=True),
+    Load("co-located", 500, 1500, 10, 22, 20, (44, 96), (7.70, 7.87), 28.1, 11579, fp8=True),
+    Load("co-located", 1000, 250, 20, 4, 21, (40, 81), (6.60, 7.90), 30.7, 1676, tensor=2),
+    Load("co-located", 8000, 150, 3, 4, 24, (136, 321), (5.60, 8.39), 121.2, 990, tensor=2),
+)
+THIRD: Final = tuple(replace(load, seed=1) for load in _THIRD)
+"""2026-11-24, our router, P and D in one pod. `benchmarks/on_gpu/measured/defaults.loads` has the whole results."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD)
+LOADS: Final = FIRST + SECOND + LONG + THIRD

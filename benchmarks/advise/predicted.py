@@ -8,6 +8,7 @@ from typing import Final
 
 from benchmarks.advise.measured import Load
 from benchmarks.llama import engine_kind
+from benchmarks.on_gpu import loads as on_gpu
 from pdinference.performance.transfer import NVLINK, TCP
 from pdinference.planning.memory.settings import Settings
 from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
@@ -28,8 +29,8 @@ class Times:
 
 
 def predicted(load: Load, seeds: int = 15) -> Times:
-    """The medians over runs with other arrivals."""
-    runs = [_run(load, seed) for seed in range(seeds)]
+    """The medians over runs with other arrivals, or a run with those of the measurement."""
+    runs = [_run(load, seed) for seed in (range(seeds) if load.seed is None else (load.seed,))]
 
     def middle(values: list[tuple[float, float]]) -> tuple[float, float]:
         return median(low for low, _ in values), median(high for _, high in values)
@@ -55,6 +56,10 @@ def _run(load: Load, seed: int) -> Times:
 
 def _arrivals(load: Load, seed: int, until: float) -> Iterator[Arrival]:
     chance, at = random.Random(seed), 0.0
+    if load.seed is not None:
+        sent = on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted)
+        yield from (Arrival(at, load.prompt, load.answer) for at, _ in on_gpu.arrivals(sent, chance))
+        return
     while (at := at + chance.expovariate(load.rate)) < until:
         yield Arrival(at, load.prompt, load.answer)
 
@@ -62,14 +67,15 @@ def _arrivals(load: Load, seed: int, until: float) -> Iterator[Arrival]:
 def arrangement_of(load: Load) -> Arrangement:
     """What served a load."""
     if load.way == "co-located":
-        return Arrangement(_kind(load, 8192), 2)
+        return Arrangement(_kind(load, 8192), 2 // load.tensor)
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
     return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:
-    return engine_kind(replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=1 if load.fp8 else 2))
+    kv_bytes = 1 if load.fp8 else 2
+    return engine_kind(replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor))
 
 
 SETTINGS: Final = Settings(

@@ -84,12 +84,13 @@ def measure(url: str, loads: list[Load], seed: int = 1) -> None:
     with urlopen(f"{url}/v1/models", timeout=60) as answer:  # noqa: S310 - an address of the command line
         model = json.load(answer)["data"][0]["id"]
     for load in loads:
-        sys.stdout.write(json.dumps(asyncio.run(_run(url, model, load, seed))) + "\n")
+        sys.stdout.write(json.dumps(asyncio.run(run(url, model, load, seed))) + "\n")
         sys.stdout.flush()
         time.sleep(_PAUSE_S)
 
 
-async def _run(url: str, model: str, load: Load, seed: int) -> dict[str, Any]:
+async def run(url: str, model: str, load: Load, seed: int = 1) -> dict[str, Any]:
+    """Send a load, and report its times in ms."""
     bodies, requests = [], list[Request]()
     for at, prompt in arrivals(load, random.Random(seed)):
         asked = {"model": model, "prompt": prompt, "max_tokens": load.answer, "ignore_eos": True, "temperature": 0}

@@ -16,6 +16,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,14 +45,12 @@ _UNPRIVILEGED: Final = [
 _START: Final = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"'
 
 
-def _container(role: str, gpu: int) -> list[str]:
-    """The command line of P or D, with the environment that it adds."""
-    port = PORTS[role]
-    transfer = {"kv_connector": "NixlConnector", "kv_role": f"kv_{role}"}
+def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
+    """The command line of a container with one vLLM, with the environment that it adds."""
     cache = FOLDER / "cache"
     environment = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": gpu,
+        "CUDA_VISIBLE_DEVICES": gpus,
         "VLLM_NIXL_SIDE_CHANNEL_PORT": port - 2500,
         "UCX_TCP_TX_SEG_SIZE": "512k",
         "UCX_TCP_RX_SEG_SIZE": "512k",
@@ -65,31 +65,56 @@ def _container(role: str, gpu: int) -> list[str]:
     }
     vllm = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(FOLDER / "model"), "--load-format=dummy"]
     vllm += [f"--host={servers.HOST}", f"--port={port}", f"--served-model-name={servers.MODEL}", "--dtype=bfloat16"]
-    vllm += ["--block-size=128", "--no-enable-prefix-caching", f"--kv-cache-memory-bytes={8 * 2**30}"]
-    vllm += ["--max-num-batched-tokens=8192", f"--kv-transfer-config={json.dumps(transfer)}"]
+    vllm += ["--no-enable-prefix-caching", *arguments]
     settings = [f"{name}={value}" for name, value in environment.items()]
     return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, "env", *settings, *vllm]
 
 
-def _pod() -> None:
-    """The first process of the pod: starts both containers, and waits for their end."""
-    containers = []
-    for gpu, role in enumerate(PORTS):
-        with (FOLDER / f"{role}.log").open("wb") as log:
-            containers.append(subprocess.Popen(_container(role, gpu), stdout=log, stderr=log))
-    for container in containers:
-        container.wait()
+def main_process(lines: dict[str, list[str]]) -> None:
+    """The first process of the pod: starts the containers, and ends when one of them does."""
+    for name, line in lines.items():
+        with (FOLDER / f"{name}.log").open("wb") as log:
+            subprocess.Popen(line, stdout=log, stderr=log)
+    os.wait()
 
 
-def _wait(role: str, seconds: float = 300) -> None:
+@contextmanager
+def pod(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
+    """A pod of such containers by name, whose logs are NAME.log in the folder."""
+    (FOLDER / "cache").mkdir(parents=True, exist_ok=True)
+    os.chown(FOLDER / "cache", _USER, _USER)
+    code = "import json, sys; from benchmarks.on_gpu import one_pod; one_pod.main_process(json.loads(sys.argv[1]))"
+    process = subprocess.Popen([*_POD, sys.executable, "-c", code, json.dumps(lines)], start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _lines() -> dict[str, list[str]]:
+    lines = {}
+    for gpu, (role, port) in enumerate(PORTS.items()):
+        transfer = {"kv_connector": "NixlConnector", "kv_role": f"kv_{role}"}
+        arguments = ["--block-size=128", f"--kv-cache-memory-bytes={8 * 2**30}", "--max-num-batched-tokens=8192"]
+        lines[role] = container(str(gpu), port, [*arguments, f"--kv-transfer-config={json.dumps(transfer)}"])
+    return lines
+
+
+def wait(pod: subprocess.Popen[bytes], name: str, port: int, seconds: float = 300) -> None:
+    """Wait until the vLLM of a container answers.
+
+    Raises:
+        SystemExit: It does not.
+    """
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while pod.poll() is None and time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"http://{servers.HOST}:{PORTS[role]}/health", timeout=5):
+            with urllib.request.urlopen(f"http://{servers.HOST}:{port}/health", timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
-    raise SystemExit(f"{role} does not answer; its log:\n" + (FOLDER / f"{role}.log").read_text()[-6000:])
+    raise SystemExit(f"{name} does not answer; its log:\n" + (FOLDER / f"{name}.log").read_text()[-6000:])
 
 
 def _complete(role: str, prompt: list[int], transfer: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +126,9 @@ def _complete(role: str, prompt: list[int], transfer: dict[str, Any]) -> dict[st
     return answer
 
 
-def _metric(name: str) -> float:
-    with urllib.request.urlopen(f"http://{servers.HOST}:{PORTS['consumer']}/metrics", timeout=5) as response:
+def metric(name: str, port: int) -> float:
+    """The sum of a family's samples."""
+    with urllib.request.urlopen(f"http://{servers.HOST}:{port}/metrics", timeout=5) as response:
         lines = response.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
 
@@ -121,9 +147,9 @@ def _measure() -> None:
         remote = {"do_remote_decode": True, "do_remote_prefill": False}
         answer = _complete("producer", prompt, remote)
         _complete("consumer", prompt, answer["kv_transfer_params"])
-    moved = _metric("vllm:nixl_bytes_transferred_sum") / 1e9
-    seconds = _metric("vllm:nixl_xfer_time_seconds_sum")
-    failed = _metric("vllm:nixl_num_failed_transfers_total")
+    moved = metric("vllm:nixl_bytes_transferred_sum", PORTS["consumer"]) / 1e9
+    seconds = metric("vllm:nixl_xfer_time_seconds_sum", PORTS["consumer"])
+    failed = metric("vllm:nixl_num_failed_transfers_total", PORTS["consumer"])
     sent = [after - start for start, after in zip(before, _nvlink_gigabytes(), strict=True)]
     print(f"vLLM: {moved:.1f} GB from P to D, {moved / seconds:.1f} GB/s, {failed:.0f} failed transfers")
     print(f"NVLink: the GPUs sent {', '.join(f'{gigabytes:.1f}' for gigabytes in sent)} GB")
@@ -132,16 +158,10 @@ def _measure() -> None:
 def main() -> None:
     """Start the pod, send the prompts, and end it."""
     servers.write_model(FOLDER / "model")
-    (FOLDER / "cache").mkdir(exist_ok=True)
-    os.chown(FOLDER / "cache", _USER, _USER)
-    code = "from benchmarks.on_gpu import one_pod; one_pod._pod()"
-    pod = subprocess.Popen([*_POD, sys.executable, "-c", code], start_new_session=True)
-    try:
-        for role in PORTS:
-            _wait(role)
+    with pod(_lines()) as process:
+        for role, port in PORTS.items():
+            wait(process, role, port)
         _measure()
-    finally:
-        os.killpg(pod.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,17 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 HOST: Final = "127.0.0.1"
 MODEL: Final = "m"
 FOLDER: Final = Path("/tmp/on_gpu")  # noqa: S108 - a machine for this one purpose
 PORTS: Final = {"p": 8100, "d1": 8201, "d2": 8202}
 
-_WORDS: Final = 32000
-_SHAPE: Final = {
+_SHAPE: Final[dict[str, Any]] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
-    "vocab_size": _WORDS,
+    "vocab_size": 32000,
     "hidden_size": 2048,
     "intermediate_size": 8192,
     "num_hidden_layers": 16,
@@ -42,10 +41,17 @@ _SHAPE: Final = {
 """Llama-3.2-1B, with a smaller vocabulary."""
 
 
-def write_model(folder: Path) -> None:
-    """Write a configuration and a tokenizer of one token a word: a text has exactly the tokens that it was made of."""
+def write_model(folder: Path, **changes: Any) -> None:
+    """Write a configuration and a tokenizer of one token a word: a text has exactly the tokens that it was made of.
+
+    Args:
+        folder: Where.
+        changes: Members of the configuration that differ from those of Llama-3.2-1B.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, _WORDS)}
+    shape = _SHAPE | changes
+    words = shape["vocab_size"]
+    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, words)}
     special = [
         {"id": number, "content": word, "special": True}
         | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -64,7 +70,7 @@ def write_model(folder: Path) -> None:
     }
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     files = {
-        "config.json": _SHAPE,
+        "config.json": shape,
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192, **names},
         "special_tokens_map.json": names,

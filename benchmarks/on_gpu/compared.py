@@ -1,0 +1,155 @@
+"""Arrangements of vLLM beside each other: `python3 -m benchmarks.on_gpu.compared PLAN.yaml WAVE OUT` (root, GPUs).
+
+All vLLMs of a wave run at once, as containers of one pod (`benchmarks.on_gpu.one_pod`); those without load keep memory
+of their GPU, and nothing else. Each run of the wave puts the router before some of them, and sends its loads, with the
+same arrivals as in all other runs. OUT gets a line of JSON for each load. `benchmarks/on_gpu/measured/defaults.yaml` is
+such a plan.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from benchmarks.on_gpu import one_pod, servers
+from benchmarks.on_gpu.loads import Load, load_of, run
+
+_WARM_UP: Final = Load(300, 20, 5, 0, 3)
+_COUNTED: Final = {
+    "bytes": "vllm:nixl_bytes_transferred_sum",
+    "transfer_s": "vllm:nixl_xfer_time_seconds_sum",
+    "failed": "vllm:nixl_num_failed_transfers_total",
+    "preempted": "vllm:num_preemptions_total",
+    "from_p": "vllm:external_prefix_cache_hits_total",
+    "tokens": "vllm:generation_tokens_total",
+}
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Start a wave, measure, and end it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("wave")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seconds", type=float, default=570, help="no load begins that may end later")
+    arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
+    plan = yaml.safe_load(arguments.plan.read_text(encoding="utf-8"))
+    wave, start = plan["waves"][arguments.wave], time.monotonic()
+    servers.write_model(one_pod.FOLDER / "model", **plan["model"])
+    started = {name: plan["servers"][name] | {"port": 8100 + at} for at, name in enumerate(wave["servers"])}
+    lines = {
+        name: one_pod.container(str(one["gpus"]), one["port"], plan["arguments"] + one["arguments"])
+        for name, one in started.items()
+    }
+    with one_pod.pod(lines) as pod:
+        for name, one in started.items():
+            one_pod.wait(pod, name, one["port"], 240)
+        print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
+        for each in wave["runs"]:
+            _measure(each, started, arguments.out, end)
+
+
+def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float) -> None:
+    ports = {name: started[name]["port"] for name in [*each.get("p", []), *each["d"]]}
+    with _router([ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]]) as url:
+        asyncio.run(run(url, servers.MODEL, _WARM_UP, 0))
+        for text in each["loads"]:
+            load = load_of(text)
+            if time.monotonic() + load.warm_up + load.counted + each.get("drain", 30) > end:
+                print(f"no time for {each} {text}", flush=True)
+                continue
+            counted, used, since = _counters(ports), _cpu(ports), time.monotonic()
+            result = asyncio.run(run(url, servers.MODEL, load))
+            counters = {
+                name: {key: round(value - counted[name][key], 3) for key, value in of.items()}
+                for name, of in _counters(ports).items()
+            }
+            lasted = time.monotonic() - since
+            cores = {
+                name: {key: round((value - used[name][key]) / lasted, 2) for key, value in of.items()}
+                for name, of in _cpu(ports).items()
+            }
+            line = {"p": each.get("p", []), "d": each["d"], **result, "counters": counters, "cores": cores}
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            print(
+                json.dumps({key: line.get(key) for key in ("p", "d", "prompt", "ttft", "tpot", "gap", "whole")}),
+                flush=True,
+            )
+
+
+@contextmanager
+def _router(prefill: list[int], decode: list[int]) -> Iterator[str]:
+    line = [sys.executable, "-c", "from pdinference.cli import main; main()", "router", "run", "--verification=Off"]
+    line += [f"--host={servers.HOST}", "--port=8080", "--state-port=8081", "--max-queued-requests=1000"]
+    line += ["--max-wait-seconds=600", f"--handover={'nixl' if prefill else 'none'}"]
+    line += [f"--prefill={servers.HOST}:{port}" for port in prefill]
+    line += [f"--decode={servers.HOST}:{port}" for port in decode]
+    with (one_pod.FOLDER / "router.log").open("ab") as log:
+        router = subprocess.Popen(line, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 30
+        while not _ready(f"http://{servers.HOST}:8081/readyz"):
+            if time.monotonic() > end:
+                raise SystemExit("the router is not ready")
+            time.sleep(0.2)
+        yield f"http://{servers.HOST}:8080"
+    finally:
+        router.kill()
+        router.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - ours
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _counters(ports: dict[str, int]) -> dict[str, dict[str, float]]:
+    return {
+        name: {key: one_pod.metric(family, port) for key, family in _COUNTED.items()} for name, port in ports.items()
+    }
+
+
+def _cpu(ports: dict[str, int]) -> dict[str, dict[str, float]]:
+    """Seconds of CPU of each vLLM's processes, by their titles."""
+    parents, titles, used = {}, {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            titles[folder.name] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        except OSError:
+            continue
+        parents[folder.name], used[folder.name] = fields[1], (int(fields[11]) + int(fields[12])) / _TICKS
+    found: dict[str, dict[str, float]] = {}
+    for name, port in ports.items():
+        roots = {pid for pid, title in titles.items() if f"--port={port} " in title and "setpriv" not in title}
+        found[name] = defaultdict(float)
+        for pid, title in titles.items():
+            above: str | None = pid
+            while above and above not in roots:
+                above = parents.get(above)
+            if above:
+                short = title.split()[0].rpartition("/")[2] if title else ""
+                found[name]["api" if pid in roots and "unshare" not in title else short] += used.get(pid, 0.0)
+    return found
+
+
+if __name__ == "__main__":
+    main()
