@@ -23,8 +23,8 @@ Json = dict[str, Any]
 
 _TALK: Final = "-"
 _PATH: Final = "/v1/chat/completions"
-_BEFORE_STAGE: Final = 25
-"""Columns before the description of a stage."""
+_BEFORE_STAGE: Final = 23
+"""Columns of a line before the description of a stage, beside those before the line itself."""
 
 
 def router_options(command: Callable[..., None]) -> Callable[..., None]:
