@@ -1,12 +1,13 @@
 """Requests through a whole fleet, and against what was measured."""
 
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.advise.measured import LOADS, Load
+from benchmarks.advise.measured import LOADS, THIRD, Load
 from benchmarks.advise.predicted import predicted
 from pdinference.performance.transfer import TCP, Way
 from pdinference.simulation.arrangement import Arrangement
@@ -142,7 +143,7 @@ def test_the_prefix_cache_forgets_what_was_used_least_recently() -> None:
 
 @pytest.mark.parametrize(
     "load",
-    [load for load in LOADS if not load.saturated and load.prompt < 8000 and load.ttft[0] is not None],
+    [load for load in LOADS if load.seed is None and not load.saturated and load.prompt < 8000 and load.ttft[0]],
     ids=lambda load: f"{load.way}-{load.prompt}-{load.answer}-{load.rate:g}{'-fp8' if load.fp8 else ''}",
 )
 def test_a_measured_load_is_predicted(load: Load) -> None:
@@ -151,6 +152,23 @@ def test_a_measured_load_is_predicted(load: Load) -> None:
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.08)
     assert times.whole == pytest.approx(load.whole, rel=0.08)
+
+
+def test_loads_that_nothing_was_fitted_to_are_predicted_in_the_median() -> None:
+    """Single ones are missed by more, where the API server of D is nearly full, and with TP 2 (docs/advise.md)."""
+    pairs = [(load, predicted(load)) for load in THIRD]
+    errors = [
+        (
+            abs(times.ttft[0] / load.ttft[0] - 1),
+            abs(times.tpot[0] / load.tpot[0] - 1),
+            abs(times.whole / load.whole - 1),
+        )
+        for load, times in pairs
+        if load.ttft[0]
+    ]
+    assert len(errors) == 14
+    ttft, tpot, whole = map(median, zip(*errors, strict=True))
+    assert (ttft < 0.15, tpot < 0.08, whole < 0.08) == (True, True, True)
 
 
 @pytest.mark.parametrize("load", [load for load in LOADS if load.ttft[0] is None], ids=lambda load: load.way)
