@@ -90,6 +90,11 @@ def pytest_configure() -> None:
     programs.restrict()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the pages first: their readers have a resource without a history."""
+    items.sort(key=lambda item: item.path.name != "test_pages.py")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the cluster beside a failure, because it is gone when somebody reads of it."""
