@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from e2e.conftest import NAME, Serving
 from e2e.hostile_server import ANSWERS
@@ -19,6 +20,7 @@ from e2e.waiting import wait_until
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.loadmetrics.scraping.window import FRESH_S
+from pdinference.planning.scaling.signals import Signal
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -78,12 +80,23 @@ def operators(serving: Serving) -> dict[str, dict[str, Any]]:
     return {each["metadata"]["name"]: each for each in found}
 
 
-def counted(serving: Serving, operator: str) -> dict[tuple[str, str], float]:
-    """The operator's counters of failures, by metric and reason or task."""
+def exported(serving: Serving, operator: str) -> list[Sample]:
+    """The metrics of an operator."""
     path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{operator}:{_HEALTH_PORT}/proxy/metrics"
     families = text_string_to_metric_families(serving.kubectl.run("get", "--raw", path))
-    samples = (sample for family in families for sample in family.samples if sample.name in {_FAILURES, _DEAD})
+    return [sample for family in families for sample in family.samples]
+
+
+def counted(serving: Serving, operator: str) -> dict[tuple[str, str], float]:
+    """The operator's counters of failures, by metric and reason or task."""
+    samples = (sample for sample in exported(serving, operator) if sample.name in {_FAILURES, _DEAD})
     return {(sample.name, next(iter(sample.labels.values()))): sample.value for sample in samples}
+
+
+def knows_the_load(serving: Serving, operator: str) -> bool:
+    """Whether an operator has read the good tenant's load. Each one answers HPAs, by its own readings."""
+    namespaces = (one.labels["namespace"] for one in exported(serving, operator) if one.name == Signal.KV_DEMAND)
+    return serving.kubectl.namespace in namespaces
 
 
 def reasons(serving: Serving, operator: str) -> set[str]:
@@ -94,7 +107,7 @@ def reasons(serving: Serving, operator: str) -> set[str]:
 def age(serving: Serving) -> float:
     """Seconds since the oldest part of the good tenant's load was read; infinite when HPAs get no value."""
     selector = f"{names.LABEL_NAME}%3D{NAME},{names.LABEL_ROLE}%3D{Role.DECODE}"
-    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{serving.kubectl.namespace}/pdinference_kv_demand"
+    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{serving.kubectl.namespace}/{Signal.KV_DEMAND}"
     try:
         (item,) = json.loads(serving.kubectl.run("get", "--raw", f"{path}?labelSelector={selector}"))["items"]
     except KubectlError as error:
@@ -115,6 +128,9 @@ def test_hostile_pods_of_one_tenant_leave_the_other_alone(serving: Serving, host
     revision = serving.resource()["status"]["revision"]
     apply(serving.kubectl, scaled(serving, Role.DECODE, metrics=on_kv_demand("1")))
     wait_until("an HPA that sees", lambda: sees(serving) == "True")
+    wait_until(
+        "every operator to know the load", lambda: all(knows_the_load(serving, one) for one in operators(serving))
+    )
     before = restarts(serving)
 
     kinds = list(ANSWERS)
