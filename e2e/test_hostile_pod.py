@@ -20,6 +20,7 @@ from e2e.waiting import wait_until
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.loadmetrics.scraping.window import FRESH_S
+from pdinference.planning.scaling.gauges import LABEL_NAMESPACE
 from pdinference.planning.scaling.signals import Signal
 
 pytestmark = pytest.mark.timeout(2400)
@@ -95,7 +96,7 @@ def counted(serving: Serving, operator: str) -> dict[tuple[str, str], float]:
 
 def knows_the_load(serving: Serving, operator: str) -> bool:
     """Whether an operator has read the good tenant's load. Each one answers HPAs, by its own readings."""
-    namespaces = (one.labels["namespace"] for one in exported(serving, operator) if one.name == Signal.KV_DEMAND)
+    namespaces = (one.labels[LABEL_NAMESPACE] for one in exported(serving, operator) if one.name == Signal.KV_DEMAND)
     return serving.kubectl.namespace in namespaces
 
 

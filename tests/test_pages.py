@@ -144,6 +144,7 @@ LEFT_OUT = {
         ("kubectl pdi dashboard", "needs Grafana"),
     ],
     "verify": [
+        ("...", "how much a look sees depends on the speed of the machine"),
         ("kubectl patch --local", "another model, and a load of a minute; e2e/test_tiers.py tests the tiers"),
         ("05:33:50 P 0.0", "what was printed then"),
         ("$ counters 8001", "counters of the tiers"),
