@@ -24,7 +24,8 @@ def run_of(resource: PDInference) -> Run:
     settings = RenderSettings(policy=Policy(annotations=["example.com/*"]))
     subject = subject_of({"apiVersion": names.API_VERSION, "kind": names.KIND, **document}, settings, stored=False)
     shape, variables = shape_of(None, gpu=True), devices_of_first(subject.resource.spec)
-    return Run("abc", "default", subject.templates, subject.claims, shape, True, 5600, 300, variables)
+    words = subject.names_of_roles
+    return Run("abc", "default", subject.templates, subject.claims, words, shape, True, 5600, 300, variables)
 
 
 def pod_of(run: Run, role: Role, peer: str = "") -> dict[str, Any]:

@@ -68,6 +68,7 @@ def _run(subject: Subject, seconds: int) -> Run:
         namespace=subject.namespace,
         templates=subject.templates,
         claims=subject.claims,
+        words=subject.names_of_roles,
         shape=shape_of(subject.plan, gpu=gpu),
         gpu=gpu,
         port=connector_of(spec).ports(Role.PARAMETER)[0].number,

@@ -17,7 +17,6 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
 from pdinference.manifests.pods.devices import name_template
-from pdinference.planning.condition_changes import ROLE_WORDS
 
 LABEL_RUN: Final = f"{names.GROUP}/doctor"
 """On all objects of a run."""
@@ -43,6 +42,7 @@ class Run:
         namespace: Where the pods run.
         templates: Pod templates of P and D.
         claims: `spec.devices` of their device claims.
+        words: What the pods of each template are in the place of (`Subject.names_of_roles`).
         shape: KV cache of a transfer.
         gpu: Whether the KV cache is in the memory of GPUs.
         port: Port of P's side channel.
@@ -54,6 +54,7 @@ class Run:
     namespace: str
     templates: Mapping[Role, Json]
     claims: Mapping[Role, Json]
+    words: Mapping[Role, str]
     shape: KVShape
     gpu: bool
     port: int
@@ -63,11 +64,7 @@ class Run:
     @property
     def roles(self) -> tuple[Role, ...]:
         """Roles that have a Job, in the order in which these start. Pods that P and D share are those of D."""
-        return (Role.DECODE,) if self.variables else ENGINE_ROLES
-
-    def words(self, role: Role) -> str:
-        """What the pod of a role is in the place of."""
-        return "P and D" if self.variables else ROLE_WORDS[role]
+        return tuple(role for role in ENGINE_ROLES if role in self.templates)
 
     @property
     def selector(self) -> str:

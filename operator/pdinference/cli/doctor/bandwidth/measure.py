@@ -62,12 +62,12 @@ async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> 
                 await api.create(RESOURCE_CLAIM_TEMPLATE.path(run.namespace), claim_template(run, role, owner))
             measures = role is Role.DECODE
             progress(
-                f"Waiting for the pod in the place of {run.words(role)} (Job {run.name(role)})"
+                f"Waiting for the pod in the place of {run.words[role]} (Job {run.name(role)})"
                 f"{', which measures' if measures else ''}."
             )
             pods[role] = await _until(api, run, role, _has_ended if measures else _has_address, deadline)
             peer = str(pods[role]["status"].get("podIP") or "")
-        nodes = {run.words(role): _node(pod) for role, pod in pods.items()}
+        nodes = {run.words[role]: _node(pod) for role, pod in pods.items()}
         return Measurement(parse(_message(pods[Role.DECODE])), nodes)
 
 
