@@ -23,6 +23,7 @@ from pdinference.advise.workload.summary import Summary, summarise
 from pdinference.advise.workload.trace import Trace
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.connectors import LIMITS
+from pdinference.api.v1alpha1.defaults import prefills_in_one_step
 from pdinference.performance.calibration_file import CalibrationFile
 from pdinference.performance.step import StepModel
 from pdinference.planning.memory import Inputs, tensor_sizes
@@ -261,12 +262,11 @@ def _small_steps_help(one: Result) -> bool:
 
 def _takes_small_steps(question: Question) -> bool:
     """Whether the file leaves tokens a step open, and vLLM starts with fewer."""
-    engine, own = question.inputs.spec.engine, question.inputs.spec.decode
-    chunked = engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
+    spec = question.inputs.spec
+    engine, own = spec.engine, spec.decode
     open_ = own.max_num_batched_tokens is None and engine.max_num_batched_tokens is None
     most = own.max_num_seqs or engine.max_num_seqs or 0
-    in_one_step = chunked is False or LIMITS[question.inputs.spec.transfer.connector].one_step
-    return open_ and not in_one_step and most <= SMALL_STEP
+    return open_ and not prefills_in_one_step(spec, Role.DECODE) and most <= SMALL_STEP
 
 
 def _is_16_bit(question: Question) -> bool:

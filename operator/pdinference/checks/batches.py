@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.defaults import chunked_prefill
 from pdinference.api.validation import Problem
 
 
@@ -26,9 +27,8 @@ def _of_role(spec: Spec, role: Role) -> Iterator[Problem]:
             f"{tokens} is less than maxNumSeqs ({requests}), but a step has at least one token of each request. Raise "
             "it, or lower maxNumSeqs.",
         )
-    chunked = engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
     longest = spec.model.max_model_length
-    if chunked is False and longest is not None and tokens < longest:
+    if chunked_prefill(spec, role) is False and longest is not None and tokens < longest:
         yield Problem(
             f"{where}.maxNumBatchedTokens",
             f"{tokens} is less than spec.model.maxModelLength ({longest}), but without chunked prefill vLLM prefills a "

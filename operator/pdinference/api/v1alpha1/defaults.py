@@ -45,12 +45,22 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     """
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
-    chunked = spec.engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
-    if LIMITS[spec.transfer.connector].one_step or chunked is False:
+    if prefills_in_one_step(spec, role):
         return chosen
     if chosen is not None or own.accelerator.type != "GPU" or not spec.transfers_kv:
         return chosen
     return max(_BATCHED_TOKENS[role], own.max_num_seqs or spec.engine.max_num_seqs or 0)
+
+
+def chunked_prefill(spec: Spec, role: Role) -> bool | None:
+    """Whether a role's prompts may be prefilled in parts; None for vLLM's default."""
+    own = spec.of(role).enable_chunked_prefill
+    return spec.engine.enable_chunked_prefill if own is None else own
+
+
+def prefills_in_one_step(spec: Spec, role: Role) -> bool:
+    """Whether a role has to prefill each prompt in one step."""
+    return LIMITS[spec.transfer.connector].one_step or chunked_prefill(spec, role) is False
 
 
 def api_servers(spec: Spec, role: Role) -> int | None:
