@@ -24,7 +24,7 @@ def _print_times(predictions: dict[Load, Times]) -> None:
     for load, times in predictions.items():
         kind = "saturated" if load.saturated else "fitted" if load.fitted else "predicted"
         cells = []
-        for name, found, real in zip(_METRICS, _flat(times), _measured(load), strict=True):
+        for name, found, real in zip(_METRICS, times.flat, _measured(load), strict=True):
             if real is None:
                 cells.append("")
                 continue
@@ -52,10 +52,6 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 def _shape(load: Load) -> str:
     return f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}{', TP 2' if load.tensor > 1 else ''}"
-
-
-def _flat(times: Times) -> tuple[float, ...]:
-    return (*times.ttft, *times.tpot, times.gap, times.whole)
 
 
 def _measured(load: Load) -> tuple[float | None, ...]:

@@ -13,6 +13,7 @@ from pdinference.performance.transfer import NVLINK, TCP
 from pdinference.planning.memory.settings import Settings
 from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.outcome import Outcome
 from pdinference.simulation.run import simulate
 
 _KV_BYTES: Final = 131_072
@@ -26,6 +27,26 @@ class Times:
     tpot: tuple[float, float]
     gap: float
     whole: float
+
+    @property
+    def flat(self) -> tuple[float, ...]:
+        """TTFT p50 and p99, TPOT p50 and p99, gap p99, whole p50."""
+        return (*self.ttft, *self.tpot, self.gap, self.whole)
+
+
+def times_of(outcome: Outcome) -> Times:
+    """The times of a simulation."""
+    return Times(
+        ttft=(1000 * outcome.ttft.at(50), 1000 * outcome.ttft.at(99)),
+        tpot=(1000 * outcome.tpot.at(50), 1000 * outcome.tpot.at(99)),
+        gap=1000 * outcome.gaps.quantile(0.99),
+        whole=1000 * outcome.whole.at(50),
+    )
+
+
+def as_measured(load: on_gpu.Load, seed: int) -> Iterator[Arrival]:
+    """The arrivals of a measurement (`benchmarks.on_gpu.loads`)."""
+    return (Arrival(at, load.prompt, load.answer) for at, _ in on_gpu.arrivals(load, random.Random(seed)))
 
 
 def predicted(load: Load, seeds: int = 15) -> Times:
@@ -45,21 +66,15 @@ def predicted(load: Load, seeds: int = 15) -> Times:
 
 def _run(load: Load, seed: int) -> Times:
     lasts = load.warm_up + load.counted
-    outcome = simulate(arrangement_of(load), _arrivals(load, seed, lasts), warm_up=load.warm_up, until=lasts).outcome
-    return Times(
-        ttft=(1000 * outcome.ttft.at(50), 1000 * outcome.ttft.at(99)),
-        tpot=(1000 * outcome.tpot.at(50), 1000 * outcome.tpot.at(99)),
-        gap=1000 * outcome.gaps.quantile(0.99),
-        whole=1000 * outcome.whole.at(50),
-    )
+    if load.seed is None:
+        trace = _others(load, seed, lasts)
+    else:
+        trace = as_measured(on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted), seed)
+    return times_of(simulate(arrangement_of(load), trace, warm_up=load.warm_up, until=lasts).outcome)
 
 
-def _arrivals(load: Load, seed: int, until: float) -> Iterator[Arrival]:
+def _others(load: Load, seed: int, until: float) -> Iterator[Arrival]:
     chance, at = random.Random(seed), 0.0
-    if load.seed is not None:
-        sent = on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted)
-        yield from (Arrival(at, load.prompt, load.answer) for at, _ in on_gpu.arrivals(sent, chance))
-        return
     while (at := at + chance.expovariate(load.rate)) < until:
         yield Arrival(at, load.prompt, load.answer)
 

@@ -7,15 +7,14 @@ knows of layers with experts beside any calibration is from qwen-30b-a3b.raw.
 """
 
 import json
-import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.advise.predicted import SETTINGS
-from benchmarks.on_gpu.loads import Load, arrivals
+from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
+from benchmarks.on_gpu.loads import Load
 from pdinference.performance.calibration import Calibration, calibration_of
 from pdinference.performance.devices import Device, device_of
 from pdinference.performance.fitting import fit, service_of
@@ -25,7 +24,6 @@ from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.simulation.arrangement import Arrangement, EngineKind
-from pdinference.simulation.arrivals import Arrival
 from pdinference.simulation.engine import Limits
 from pdinference.simulation.run import simulate
 
@@ -134,15 +132,9 @@ def _kinds(measured: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind,
 
 def _predicted(kind: EngineKind, service: Service, measured: dict[str, Any]) -> tuple[float, ...]:
     load = Load(*(measured[member] for member in ("prompt", "answer", "rate", "warm_up", "counted")))
-    trace = [Arrival(at, load.prompt, load.answer) for at, _ in arrivals(load, random.Random(1))]
     lasts = load.warm_up + load.counted
-    run = simulate(Arrangement(kind, 1, service=service), trace, warm_up=load.warm_up, until=lasts)
-    outcome = run.outcome
-    seconds = (
-        outcome.ttft.at(50), outcome.ttft.at(99), outcome.tpot.at(50), outcome.tpot.at(99),
-        outcome.gaps.quantile(0.99), outcome.whole.at(50),
-    )  # fmt: skip
-    return tuple(1000 * each for each in seconds)
+    run = simulate(Arrangement(kind, 1, service=service), as_measured(load, 1), warm_up=load.warm_up, until=lasts)
+    return times_of(run.outcome).flat
 
 
 if __name__ == "__main__":
