@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,7 +101,7 @@ def _router(prefill: list[int], decode: list[int]) -> Iterator[str]:
         router = subprocess.Popen(line, stdout=log, stderr=log)
     try:
         end = time.monotonic() + 30
-        while not _ready(f"http://{servers.HOST}:8081/readyz"):
+        while not servers.answers(f"http://{servers.HOST}:8081/readyz"):
             if time.monotonic() > end:
                 raise SystemExit("the router is not ready")
             time.sleep(0.2)
@@ -113,17 +111,9 @@ def _router(prefill: list[int], decode: list[int]) -> Iterator[str]:
         router.wait()
 
 
-def _ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - ours
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 def _counters(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     return {
-        name: {key: one_pod.metric(family, port) for key, family in _COUNTED.items()} for name, port in ports.items()
+        name: {key: servers.metric(port, family) for key, family in _COUNTED.items()} for name, port in ports.items()
     }
 
 

@@ -14,8 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,11 +107,9 @@ def wait(pod: subprocess.Popen[bytes], name: str, port: int, seconds: float = 30
     """
     end = time.monotonic() + seconds
     while pod.poll() is None and time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(f"http://{servers.HOST}:{port}/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+        if servers.answers(f"http://{servers.HOST}:{port}/health"):
+            return
+        time.sleep(0.5)
     raise SystemExit(f"{name} does not answer; its log:\n" + (FOLDER / f"{name}.log").read_text()[-6000:])
 
 
@@ -124,13 +120,6 @@ def _complete(role: str, prompt: list[int], transfer: dict[str, Any]) -> dict[st
     answer: dict[str, Any] = json.load(connection.getresponse())
     connection.close()
     return answer
-
-
-def metric(name: str, port: int) -> float:
-    """The sum of a family's samples."""
-    with urllib.request.urlopen(f"http://{servers.HOST}:{port}/metrics", timeout=5) as response:
-        lines = response.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
 
 
 def _nvlink_gigabytes() -> list[float]:
@@ -147,9 +136,9 @@ def _measure() -> None:
         remote = {"do_remote_decode": True, "do_remote_prefill": False}
         answer = _complete("producer", prompt, remote)
         _complete("consumer", prompt, answer["kv_transfer_params"])
-    moved = metric("vllm:nixl_bytes_transferred_sum", PORTS["consumer"]) / 1e9
-    seconds = metric("vllm:nixl_xfer_time_seconds_sum", PORTS["consumer"])
-    failed = metric("vllm:nixl_num_failed_transfers_total", PORTS["consumer"])
+    moved = servers.metric(PORTS["consumer"], "vllm:nixl_bytes_transferred_sum") / 1e9
+    seconds = servers.metric(PORTS["consumer"], "vllm:nixl_xfer_time_seconds_sum")
+    failed = servers.metric(PORTS["consumer"], "vllm:nixl_num_failed_transfers_total")
     sent = [after - start for start, after in zip(before, _nvlink_gigabytes(), strict=True)]
     print(f"vLLM: {moved:.1f} GB from P to D, {moved / seconds:.1f} GB/s, {failed:.0f} failed transfers")
     print(f"NVLink: the GPUs sent {', '.join(f'{gigabytes:.1f}' for gigabytes in sent)} GB")

@@ -3,13 +3,11 @@
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.on_gpu.servers import FOLDER, HOST, PORTS
+from benchmarks.on_gpu.servers import FOLDER, HOST, PORTS, answers
 from benchmarks.processes import ports
 
 
@@ -58,9 +56,7 @@ def routers(decode: list[str], *extra: str) -> Iterator[dict[str, Router]]:
 def _wait(url: str) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - ours
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
+        if answers(url):
+            return
+        time.sleep(0.2)
     raise SystemExit(f"{url} does not answer")

@@ -121,17 +121,24 @@ def wait_until_ready(name: str, seconds: float = 240) -> None:
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{PORTS[name]}/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+        if answers(f"http://{HOST}:{PORTS[name]}/health"):
+            return
+        time.sleep(0.5)
     raise SystemExit(f"{name} does not answer; its log:\n" + (FOLDER / f"{name}.log").read_text()[-6000:])
 
 
-def metric(name: str, family: str) -> float:
-    """The sum of a family's samples in a server's /metrics."""
-    with urllib.request.urlopen(f"http://{HOST}:{PORTS[name]}/metrics", timeout=5) as answer:
+def answers(url: str) -> bool:
+    """Whether a server of ours answers with a status of success."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - ours
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def metric(port: int, family: str) -> float:
+    """The sum of a family's samples in the /metrics of the server at a port."""
+    with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == family)
 

@@ -83,7 +83,7 @@ def main() -> None:
 def measure(load: str, targets: dict[str, tuple[int, int]], rounds: int, out: Path) -> None:
     """One load through all of them, in turns."""
     runs = {name: Runs() for name in targets}
-    counted = {family: metric("d1", family) for family in (_QUERIES, _HITS, _FAILED)}
+    counted = {family: metric(PORTS["d1"], family) for family in (_QUERIES, _HITS, _FAILED)}
     prompts = 0
     for number in range(rounds):
         for name, (port, pid) in targets.items():
@@ -98,7 +98,7 @@ def measure(load: str, targets: dict[str, tuple[int, int]], rounds: int, out: Pa
             kept = {key: value for key, value in result.items() if key not in {"generated_texts", "errors"}}
             (out / f"{stem}.json").write_text(json.dumps(kept), encoding="utf-8")
     report(load, runs)
-    moved = {family: metric("d1", family) - before for family, before in counted.items()}
+    moved = {family: metric(PORTS["d1"], family) - before for family, before in counted.items()}
     print(f"prompt tokens through routers: {prompts}; on D: {moved}\n", flush=True)
 
 
