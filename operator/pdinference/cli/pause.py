@@ -8,7 +8,7 @@ import click
 from pdinference.api import names
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.history.live import Live, live_options
-from pdinference.cli.output import output_option, print_json
+from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -63,9 +63,9 @@ def _set(name: str | None, output: str, live: Callable[[str], Live], *, paused: 
         if output == "json":
             print_json({"resource": metadata["name"], "paused": paused, "written": writes})
         else:
-            click.echo(_said(metadata["name"], namespace, paused=paused, writes=writes))
+            say(_said(metadata["name"], namespace, paused=paused, writes=writes))
         for manager in _others(metadata) if writes and not paused else ():
-            click.echo(
+            say(
                 f"Warning: {manager} has set the annotation {names.ANNOTATION_PAUSED}. Remove it there, too, or it "
                 "comes back.",
                 err=True,
