@@ -18,7 +18,7 @@ _COMMAND = (
 
 
 def _read(terminal: int) -> str:
-    """All that is written to a terminal until nobody has it open any more."""
+    """All that is written to a terminal until the last process closes it."""
     found = b""
     try:
         while part := os.read(terminal, 65536):

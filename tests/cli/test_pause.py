@@ -3,17 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from pdinference.api import names
-from pdinference.cli import main
-from pdinference.cluster import client
 from tests.cli.explain_command import Command, predicted
-from tests.cli.kubeconfig import KUBECONFIG
 from tests.inference.scaled import rests, serving
 from tests.inference.world import CR, ROUTER, World
 
@@ -21,20 +17,6 @@ Json = dict[str, Any]
 Make = Callable[..., Json]
 Run = Callable[..., Result]
 NEW: Json = {"parameter": {"seed": 7}}
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-
-    def runs(world: World, *words: str) -> Result:
-        monkeypatch.setattr(client, "ApiServer", lambda *_, **__: world.api)
-        result = CliRunner().invoke(main, [*words, "-n", "ns", "--kubeconfig", str(kubeconfig)])
-        world.sync()
-        return result
-
-    return runs
 
 
 async def ran(run: Run, world: World, *words: str) -> str:

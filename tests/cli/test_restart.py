@@ -3,35 +3,24 @@
 import asyncio
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from pdinference.cli import main
-from pdinference.cluster import client
 from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
-from tests.cli.kubeconfig import KUBECONFIG
 from tests.inference.scaled import PARALLELISM, rests, serving
 from tests.inference.world import World
 
 Json = dict[str, Any]
 Make = Callable[..., Json]
-Restart = Callable[..., Result]
+Run = Callable[..., Result]
 ANNOTATION = "kubectl.kubernetes.io/restartedAt"
 
 
 @pytest.fixture
-def restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Restart:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-
-    def run(world: World, *words: str) -> Result:
-        monkeypatch.setattr(client, "ApiServer", lambda *_, **__: world.api)
-        return CliRunner().invoke(main, ["restart", *words, "-n", "ns", "--kubeconfig", str(kubeconfig)])
-
-    return run
+def restart(run: Run) -> Run:
+    return lambda world, *words: run(world, "restart", *words)
 
 
 def restarted(world: World) -> set[str]:
@@ -45,7 +34,7 @@ def restarted(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("role", ["parameter", "decode", "router"])
-async def test_the_operator_leaves_a_restart_alone(document: Make, restart: Restart, role: str) -> None:
+async def test_the_operator_leaves_a_restart_alone(document: Make, restart: Run, role: str) -> None:
     world = World(document())
     revision = await serving(world)
     found = await asyncio.to_thread(restart, world, role)
@@ -59,7 +48,7 @@ async def test_the_operator_leaves_a_restart_alone(document: Make, restart: Rest
     assert restarted(world) == {name}
 
 
-async def test_as_json_it_names_the_workloads(document: Make, restart: Restart) -> None:
+async def test_as_json_it_names_the_workloads(document: Make, restart: Run) -> None:
     world = World(document())
     revision = await serving(world)
     found = json.loads((await asyncio.to_thread(restart, world, "decode", "-o", "json")).stdout)
@@ -67,7 +56,7 @@ async def test_as_json_it_names_the_workloads(document: Make, restart: Restart) 
     assert found["restartedAt"].endswith("Z")
 
 
-async def test_worker_nodes_of_p_restart_with_p(document: Make, restart: Restart) -> None:
+async def test_worker_nodes_of_p_restart_with_p(document: Make, restart: Run) -> None:
     world = World(document(parameter={"parallelism": PARALLELISM}))
     revision = await serving(world)
     await asyncio.to_thread(restart, world, "llama", "parameter")
@@ -75,7 +64,7 @@ async def test_worker_nodes_of_p_restart_with_p(document: Make, restart: Restart
     assert restarted(world) == {f"llama-{node}-{revision}" for node in nodes}
 
 
-async def test_a_role_without_pods_of_its_own_is_not_restarted(document: Make, restart: Restart) -> None:
+async def test_a_role_without_pods_of_its_own_is_not_restarted(document: Make, restart: Run) -> None:
     world = World(document(mode="Aggregated"))
     await serving(world)
     found = await asyncio.to_thread(restart, world, "parameter")

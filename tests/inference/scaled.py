@@ -44,6 +44,15 @@ async def serving(world: World) -> str:
     return revision
 
 
+async def rolls_out_although_operators_restart(world: World) -> None:
+    """Let a roll-out end, each half of it with a new operator."""
+    for _ in range(2):
+        world.restart()
+        world.roll_out()
+        await world.reconcile()
+        await world.reconcile()
+
+
 async def rests(world: World) -> bool:
     """Whether a reconcile writes nothing, also after a restart of the operator."""
     await world.reconcile()

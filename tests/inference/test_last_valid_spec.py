@@ -14,7 +14,7 @@ from pdinference.examination.tasks import COMPILE, tasks
 from pdinference.isolation.calls import EndedError, InProcess
 from pdinference.manifests import RenderSettings
 from tests.inference import model_jobs, sleeping
-from tests.inference.scaled import SCALED, count, decode, recommend, serving
+from tests.inference.scaled import SCALED, count, decode, recommend, rolls_out_although_operators_restart, serving
 from tests.inference.world import CR, ROUTER, World
 
 Json = dict[str, Any]
@@ -100,11 +100,7 @@ async def test_a_roll_out_that_had_begun_ends(world: World) -> None:
     second = world.status["revision"]
     assert second != first
     await invalid(world)
-    for _ in range(2):
-        world.restart()
-        world.roll_out()
-        await world.reconcile()
-        await world.reconcile()
+    await rolls_out_although_operators_restart(world)
     assert world.status["servingRevision"] == second
     assert world.revisions() == {second}
     recommend(world, 5)

@@ -18,7 +18,15 @@ from pdinference.isolation.calls import EndedError, InProcess
 from pdinference.loadmetrics.policies import Policies
 from pdinference.manifests import RenderSettings
 from tests.inference import model_jobs, sleeping
-from tests.inference.scaled import SCALED, count, decode, recommend, rests, serving
+from tests.inference.scaled import (
+    SCALED,
+    count,
+    decode,
+    recommend,
+    rests,
+    rolls_out_although_operators_restart,
+    serving,
+)
 from tests.inference.world import CR, OWNER, ROUTER, World
 
 Json = dict[str, Any]
@@ -216,11 +224,7 @@ async def test_a_roll_out_that_had_begun_ends(world: World) -> None:
     progressing = world.condition("Progressing")
     assert progressing["reason"] == "RollingOut"
     assert progressing["message"].endswith(f"Paused: the stored spec is not rolled out {RESUME}")
-    for _ in range(2):
-        world.restart()
-        world.roll_out()
-        await world.reconcile()
-        await world.reconcile()
+    await rolls_out_although_operators_restart(world)
     assert world.status["servingRevision"] == second
     assert world.revisions() == {second}
     assert says(world, "True", f"Revision {second} is rolled out.")
