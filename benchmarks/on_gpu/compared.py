@@ -63,7 +63,8 @@ def main() -> None:
 
 def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float) -> None:
     ports = {name: started[name]["port"] for name in [*each.get("p", []), *each["d"]]}
-    with _router([ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]]) as url:
+    options = each.get("router", [])
+    with _router([ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]], options) as url:
         asyncio.run(run(url, servers.MODEL, _WARM_UP, 0))
         for text in each["loads"]:
             load = load_of(text)
@@ -81,22 +82,22 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
                 name: {key: round((value - used[name][key]) / lasted, 2) for key, value in of.items()}
                 for name, of in _cpu(ports).items()
             }
-            line = {"p": each.get("p", []), "d": each["d"], **result, "counters": counters, "cores": cores}
+            line = {"p": each.get("p", []), "d": each["d"], "router": options, **result, "counters": counters, "cores": cores}
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             print(
-                json.dumps({key: line.get(key) for key in ("p", "d", "prompt", "ttft", "tpot", "gap", "whole")}),
+                json.dumps({key: line.get(key) for key in ("p", "d", "router", "prompt", "ttft", "tpot", "gap", "whole")}),
                 flush=True,
             )
 
 
 @contextmanager
-def _router(prefill: list[int], decode: list[int]) -> Iterator[str]:
+def _router(prefill: list[int], decode: list[int], options: list[str]) -> Iterator[str]:
     line = [sys.executable, "-c", "from pdinference.cli import main; main()", "router", "run", "--verification=Off"]
     line += [f"--host={servers.HOST}", "--port=8080", "--state-port=8081", "--max-queued-requests=1000"]
     line += ["--max-wait-seconds=600", f"--handover={'nixl' if prefill else 'none'}"]
     line += [f"--prefill={servers.HOST}:{port}" for port in prefill]
-    line += [f"--decode={servers.HOST}:{port}" for port in decode]
+    line += [f"--decode={servers.HOST}:{port}" for port in decode] + options
     with (one_pod.FOLDER / "router.log").open("ab") as log:
         router = subprocess.Popen(line, stdout=log, stderr=log)
     try:

@@ -112,7 +112,7 @@ class Engine:
             await self.go_on.wait()
             if request.path == "/query":
                 return web.json_response({"0": {"engine_id": self.engine_id, "worker_addr": {}}})
-            if self.role is P and self.bodies:
+            if self.role is P and self.bodies and not self.bodies[-1].get("stream"):
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)
         except asyncio.CancelledError:

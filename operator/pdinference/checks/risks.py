@@ -80,6 +80,7 @@ def _without_effect(spec: Spec) -> Iterator[Problem]:
         "spec.colocation": spec.colocation is not None,
         "spec.autoscaling.ratio": spec.autoscaling is not None and spec.autoscaling.ratio is not None,
         "spec.router.whenNoPrefill": spec.router.when_no_prefill != "Serve",
+        "spec.router.parameterAnswers": spec.router.parameter_answers != "Never",
     }
     if fields := [field for field, is_set in found.items() if is_set]:
         yield Problem(

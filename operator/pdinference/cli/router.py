@@ -9,7 +9,7 @@ import click
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.router import RouterPolicy, WhenNoPrefill
+from pdinference.api.v1alpha1.router import ParameterAnswers, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.engine.connectors.handover import HANDOVERS, WHOLE_REQUESTS
 
@@ -68,6 +68,13 @@ def router_command() -> None:
     show_default=True,
     help="Continue a stream that loses its D pod at another one, where that is exact. Each chunk is parsed.",
 )
+@click.option(
+    "--parameter-answers",
+    type=click.Choice(get_args(ParameterAnswers)),
+    default="Never",
+    show_default=True,
+    help="Whether P servers with time to spare answer whole requests while D servers have many.",
+)
 @click.option("--drain-seconds", type=click.FloatRange(0), default=300, show_default=True)
 @click.option(
     "--api-keys-folder",
@@ -104,6 +111,7 @@ def run_command(
     max_wait_seconds: float,
     max_queued_requests: int,
     migration: bool,
+    parameter_answers: ParameterAnswers,
     drain_seconds: float,
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
@@ -129,7 +137,7 @@ def run_command(
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
     choices = policies(policy, whole=chosen is None)
-    rules = Rules(chosen, choices, without, max_wait_seconds, max_queued_requests, migration)
+    rules = Rules(chosen, choices, without, max_wait_seconds, max_queued_requests, migration, parameter_answers)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
     settings = Settings(

@@ -39,6 +39,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         "max-queued-requests": zero.max_queued_requests if zero else _MAX_QUEUED_REQUESTS,
         "migration": router.migration,
         "drain-seconds": lifecycle.ROUTER_DRAIN_SECONDS,
+        **({} if router.parameter_answers == "Never" else {"parameter-answers": router.parameter_answers}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
         **({"otlp-endpoint": otlp_endpoint} if otlp_endpoint else {}),

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,10 +14,10 @@ import aiohttp
 import msgspec
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1.router import WhenNoPrefill
+from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
-from pdinference.router.choice import Choose
+from pdinference.router.choice import Choose, spare
 from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange
 from pdinference.router.links import Links, linked
 from pdinference.router.pods import Pod, Pods
@@ -66,6 +66,7 @@ class Rules:
         max_wait: Seconds that a request may wait for pods in all.
         max_queued: Number of requests that may wait at a time.
         migration: Whether a stream that loses its D pod continues at another one.
+        parameter_answers: Whether P pods also answer whole requests.
     """
 
     handover: Handover | None
@@ -74,6 +75,7 @@ class Rules:
     max_wait: float = 60.0
     max_queued: int = 100
     migration: bool = False
+    parameter_answers: ParameterAnswers = "Never"
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -135,12 +137,15 @@ class Dispatcher:
             while True:
                 while not self._decode_pods():  # before the prefill: P keeps the KV cache for 30 s only
                     await self._wait(self._decode_pods, Role.DECODE, until, record)
-                prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
-                pod = self._decode_pod(call, failed, prefilled)
+                prefilled = None
+                pod = self._spare(failed) if handover else None
+                if pod is None:
+                    prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
+                    pod = self._decode_pod(call, failed, prefilled)
                 if pod is None:
                     continue
                 try:
-                    answer = await self.decode(stack, pod, call, record, prefilled)
+                    answer = await self._sent(stack, pod, call, record, prefilled)
                     break
                 except PodFailure as failure:
                     await stack.aclose()
@@ -157,6 +162,34 @@ class Dispatcher:
                 self._links.worked(prefilled.pod, pod)
             record.decode = pod.observed.name
             yield answer
+
+    def _spare(self, failed: "_Failed") -> Pod | None:
+        """A P pod that is to answer a whole request; None if D is to."""
+        if self.rules.parameter_answers == "Never":
+            return None
+        return spare(self._choices(Role.PARAMETER, failed), self._choices(Role.DECODE, failed))
+
+    async def _sent(
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
+    ) -> Whole | Stream:
+        if pod.observed.role is Role.PARAMETER:
+            return await self._answered_alone(stack, pod, call, record)
+        return await self.decode(stack, pod, call, record, prefilled)
+
+    async def _answered_alone(self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record) -> Whole | Stream:
+        """The answer of a P pod to a whole request. Its connection is open until the end of the stack.
+
+        Its prompt does not count for as long as the answer takes: the load of P for prompts is those that it computes.
+
+        Raises:
+            PodFailure: It failed.
+        """
+        computing = pod.prompts.one() if call.stream else nullcontext()
+        with record.stage("first_token"), computing:
+            sent = await stack.enter_async_context(exchange(pod, self.session, 0, stream=call.stream))
+            answer = await sent.begin("POST", call.path, call.headers, call.for_decode(None))
+        record.answered_alone(pod.observed.name)
+        return answer
 
     def _decode_pod(self, call: Call, failed: "_Failed", prefilled: Prefilled | None) -> Pod | None:
         """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
@@ -258,7 +291,7 @@ class Dispatcher:
             PodFailure: It failed.
             RefusedError: It answered with an error.
         """
-        with record.stage("prefill"):
+        with record.stage("prefill"), pod.prompts.one():
             prefill = await self._prepared(handover, pod, record)
             call = call.with_request_id(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.router.busy import Busy
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
@@ -63,6 +64,7 @@ class Pod:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
+        prompts: How busy a P pod is with prompts.
         heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
@@ -75,6 +77,7 @@ class Pod:
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
     turn: int = 0
+    prompts: Busy = field(default_factory=Busy)
     heard_at: float = 0.0
     answered_at: float = 0.0
     failures: int = 0

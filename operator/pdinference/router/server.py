@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, MultiMapping
 
+from pdinference.api.names import Role
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
@@ -39,6 +40,7 @@ _KINDS: Final[Mapping[int, str]] = {
 }
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
+_LETTERS: Final[Mapping[Role, str]] = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _MOST_MIGRATIONS: Final = 3
 _CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose client has gone (nginx's)."""
@@ -197,7 +199,9 @@ class Front:
             with suppress(ConnectionResetError):  # many clients leave at the last event
                 await relay.response.write_eof()
             return relay.response, "answered"
-        await relay.fail(_problem(HTTPStatus.BAD_GATEWAY, f"The D pod failed ({fault})."))
+        await relay.fail(
+            _problem(HTTPStatus.BAD_GATEWAY, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
+        )
         if request.transport is not None:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
         return relay.response, "cut"

@@ -22,6 +22,7 @@ from pdinference.api.v1alpha1.route import Route
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
+ParameterAnswers = Literal["Never", "WhenDecodeIsBusy"]
 KeyName = Annotated[
     str,
     Field(max_length=63),
@@ -139,6 +140,10 @@ class Router(ApiModel):
     when_no_prefill: WhenNoPrefill = "Serve"
     """What happens to requests while no P pod can compute prompts. Serve: D computes them. Wait: they wait for a P pod.
     Fail: they fail with status 503."""
+    parameter_answers: ParameterAnswers = "Never"
+    """Whether P pods also answer whole requests. WhenDecodeIsBusy: a P pod with time to spare answers a request alone
+    while each D pod has at least 32 and many more than the P pod. It makes long answers faster, and gaps between their
+    tokens on P longer. P answers with its own `args` and `env`."""
     migration: bool = False
     """Whether a stream that loses its D pod continues at another one. Only streams with one answer and without
     logprobs, structured output or tools can continue; others end with an error event."""

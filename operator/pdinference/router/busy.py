@@ -1,0 +1,47 @@
+"""The share of the recent time in which something was under way."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+RECENT_S: Final = 10.0
+"""Age at which time counts 1/e. It holds many prompts of a busy P pod, and is shorter than most long answers."""
+
+
+class Busy:
+    """Averages over time whether at least one of several activities is under way, with exponential weights.
+
+    Args:
+        clock: Monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._under_way = 0
+        self._share = 0.0
+        self._counted_until = clock()
+
+    @property
+    def share(self) -> float:
+        """The share, from 0 to 1. It begins with 0."""
+        self._count()
+        return self._share
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One activity."""
+        self._count()
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._count()
+            self._under_way -= 1
+
+    def _count(self) -> None:
+        now = self._clock()
+        kept = math.exp((self._counted_until - now) / RECENT_S)
+        self._share = self._share * kept + (1 - kept) * bool(self._under_way)
+        self._counted_until = now
