@@ -17,7 +17,7 @@ from e2e.install import apply
 from e2e.load import Load, Shape, load
 from e2e.nodes import HOSTNAME, hosts
 from e2e.test_serving import edited, pods, settled
-from e2e.transfer import transfer
+from e2e.transfer import counters, transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import LABEL_ROLE, Role
 
@@ -26,6 +26,8 @@ pytestmark = pytest.mark.timeout(2400)
 _MIXED = Shape(clients=4, words=(20, 120))
 _LONG = Shape(clients=6, words=(20, 120), tokens=300)
 """Answers of hundreds of decode steps, so that each of two D pods always has some under way."""
+_MANY = Shape(clients=48, words=(20,), tokens=300)
+"""More than 32 answers at a time, which is when P may answer, and short prompts, so that P has time to."""
 _AGAIN = 40
 """Number of answers that are compared with those without a fault."""
 _SIGTERM = "[shutdown]"
@@ -57,6 +59,23 @@ def two_of_d(serving: Serving) -> Iterator[Serving]:
     apply(serving.kubectl, edited(serving, decode={"replicas": 2}, router={"replicas": 2, "migration": True}))
     wait_for(serving, Role.DECODE, 2)
     wait_until("the routers", lambda: settled(serving) and len(running(serving, Role.ROUTER)) == 2, timeout=240)
+    yield serving
+    apply(serving.kubectl, serving.example)
+    settled(serving)
+
+
+@pytest.fixture
+def answering_p(serving: Serving) -> Iterator[Serving]:
+    """P answers whole requests while D has many."""
+    settled(serving)
+    old = running(serving, Role.ROUTER)
+    apply(serving.kubectl, edited(serving, router={"parameterAnswers": "WhenDecodeIsBusy"}))
+    gone = {pod["metadata"]["uid"] for pod in old}
+    wait_until(
+        "the new router",
+        lambda: settled(serving) and not gone & pods(serving).keys() and running(serving, Role.ROUTER),
+        timeout=240,
+    )
     yield serving
     apply(serving.kubectl, serving.example)
     settled(serving)
@@ -200,6 +219,21 @@ def test_with_two_d_pods_and_migration_no_request_fails(two_of_d: Serving) -> No
         client.wait_for(more=6)
         assert failures(client) == []
         assert (transfer(serving.kubectl, NAME) - before).failed == 0
+        expect_the_same_texts(client)
+
+
+def test_p_answers_whole_requests_while_d_has_many(answering_p: Serving) -> None:
+    """A prompt alone gives P one token. Its answers have the same texts as undisturbed ones."""
+    serving = answering_p
+
+    def answered_by_p() -> float:
+        found = counters(serving.kubectl, NAME, Role.PARAMETER)
+        return found["vllm:generation_tokens_total"] - found["vllm:request_success_total"]
+
+    before = answered_by_p()
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MANY) as client:
+        wait_until("P to answer", lambda: answered_by_p() - before > 2 * _MANY.tokens, timeout=180)
+        assert failures(client) == []
         expect_the_same_texts(client)
 
 

@@ -64,3 +64,32 @@ def test_fields_without_effect_are_named(document: Make) -> None:
     (warning,) = (one for one in found if one.field == "spec.mode")
     assert ": spec.parameter, spec.transfer, spec.router.whenNoPrefill. " in warning.message
     assert not examine(document(mode="Aggregated"), RenderSettings()).warnings
+
+
+@pytest.mark.parametrize(
+    ("parameter", "decode", "named"),
+    [
+        (
+            {},
+            {"tool-call-parser": "hermes", "enable-auto-tool-choice": True},
+            "enable-auto-tool-choice, tool-call-parser",
+        ),
+        ({"tool-call-parser": "mistral"}, {"tool-call-parser": "hermes"}, "tool-call-parser"),
+        ({"tool-call-parser": "hermes", "max-log-len": 9}, {"tool-call-parser": "hermes"}, ""),
+    ],
+)
+def test_p_answers_with_its_own_options(document: Make, parameter: Json, decode: Json, named: str) -> None:
+    def found(router: Json) -> str:
+        made = document(
+            parameter={**PINNED, "args": parameter},
+            decode={"args": decode},
+            router=router,
+            transfer={"path": "Network"},
+        )
+        examined = examine(made, RenderSettings())
+        assert not examined.problems
+        return "".join(one.message for one in examined.warnings if one.field == "spec.router.parameterAnswers")
+
+    message = found({"parameterAnswers": "WhenDecodeIsBusy"})
+    assert f"missing or different: {named}." in message if named else not message
+    assert not found({})

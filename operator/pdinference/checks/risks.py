@@ -30,6 +30,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _exposure(spec)
     yield from _without_effect(spec)
     yield from _of_shared_pods(spec)
+    yield from _answers_of_parameter(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -107,6 +108,20 @@ def _of_shared_pods(spec: Spec) -> Iterator[Problem]:
             "spec.transfer.path",
             f"With HostLocal, P runs in the pods of D, so these fields have no effect: {', '.join(fields)}. "
             "decode.replicas counts pods, and transfer.hostLocal the instances in each.",
+        )
+
+
+def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
+    """Options of D, which requests that P answers do not have."""
+    if spec.router.parameter_answers == "Never" or not spec.transfers_kv:
+        return
+    different = sorted(name for name, value in spec.decode.args.items() if spec.parameter.args.get(name) != value)
+    if different:
+        yield Problem(
+            "spec.router.parameterAnswers",
+            f"P pods answer some requests with parameter.args, where these options of decode.args are missing or "
+            f"different: {', '.join(different)}. Set those that change answers, such as parsers of tool calls, in "
+            "engine.args.",
         )
 
 
