@@ -122,7 +122,7 @@ class Canary:
         except HandoverError as error:
             return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
         except PodFailure as failure:
-            return Outcome(Verification.FAILED, f"a pod failed: {failure.reason}")
+            return Outcome(Verification.FAILED, f"{failure.pod or 'a pod'} failed: {failure.reason}")
         except RefusedError as error:
             return Outcome(Verification.FAILED, f"a pod answered with status {error.answer.status}")
 
