@@ -338,7 +338,7 @@ def test_a_new_revision_begins_anew() -> None:
     [
         (Verification.WRONG_ANSWER, "A canary through P and D pod {} of revision r1 did not get the answer of P alone"),
         (Verification.COMPUTED_BY_DECODE, "D computed the prompt of a canary through P and D pod {} of revision r1."),
-        (Verification.FAILED, "A canary through P and D pod {} of revision r1 failed."),
+        (Verification.FAILED, "A canary through P and D pod {} of revision r1 got an error or no answer."),
     ],
 )
 @pytest.mark.parametrize("engine", ["", "/decode-1"])

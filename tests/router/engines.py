@@ -184,6 +184,15 @@ async def hang(_request: web.Request) -> web.Response:
     raise AssertionError
 
 
+async def hang_in_answer(request: web.Request) -> web.StreamResponse:
+    """Sends the first byte of an answer, and no other."""
+    response = web.StreamResponse(headers={"Content-Length": "100"})
+    await response.prepare(request)
+    await response.write(b"{")
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 @dataclass
 class Fleet:
     """Pods behind a router, and a client."""

@@ -1,6 +1,7 @@
 """Prompts of canaries, with tokenizers of different kinds."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -38,10 +39,25 @@ async def test_the_next_token_tells_the_prompts_apart(tokenizer: Callable[[str],
 
     first, second = await prompts(PART, tokenize)
     assert len(first) == len(second) == length(PART)
-    assert first[:PART] != second[:PART]
-    assert first[PART:] == second[PART:]
     following = [
         next(answer[at:] for at in range(len(answer), 0, -1) if first[-at:] == answer[:at]) for answer in answered
     ]
     assert len(following) == 2
     assert following[0][0] != following[1][0]
+
+
+async def test_each_part_of_each_prompt_has_words_of_its_own() -> None:
+    """So a part that is missing or another one's changes what the prompt has."""
+
+    async def tokenize(text: str, _opens: bool) -> list[int]:
+        return of_bytes(text)
+
+    parts = [
+        Counter(re.findall(r"\w+", bytes(prompt[at : at + PART]).decode()))
+        for prompt in await prompts(PART, tokenize)
+        for at in range(0, len(prompt), PART)
+    ]
+    assert len(parts) == 10
+    often = [{word for word, number in part.items() if number > 1} for part in parts]
+    assert all(often)
+    assert len(set.union(*often)) == sum(map(len, often))

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -27,7 +27,7 @@ from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier
 from tests.integration.world import until
-from tests.router.engines import Fleet, abort, fleet, hang, status
+from tests.router.engines import D, Fleet, abort, fleet, hang, hang_in_answer, status
 from tests.router.kv_model import Half, HalfZeros, KvModel, Nothing, OthersBlocks, Transfer, Zeros
 
 FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
@@ -69,6 +69,13 @@ async def sent(world: Fleet, by: Canary) -> Outcome:
     return await by.send(pods["p"], pods["d"])
 
 
+async def once(verifier: Verifier, *, later: float = 7200.0) -> None:
+    """Let time pass, send the canaries that are due, and wait until they have ended."""
+    clock = verifier._clock
+    verifier._clock = lambda: clock() + later
+    await asyncio.gather(*(verifier.send(*pair) for pair in verifier.due()))
+
+
 async def readiness(world: Fleet) -> tuple[int, str]:
     async with world.client.get(f"{world.state}/readyz") as answer:
         return answer.status, await answer.text()
@@ -88,9 +95,7 @@ async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
         assert (found.distance, found.limit) == (0, 0.15)
         first, second = served.for_decode
         assert served.alone[1:] == [first, second]  # the first one asks whether the model may be asked
-        differ = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
-        assert differ
-        assert max(differ) < 128
+        assert all(first[at : at + 128] != second[at : at + 128] for at in range(0, 512, 128))
         assert found.tokens == len(first) + len(second) == 2 * 576
 
 
@@ -140,7 +145,7 @@ async def test_one_canary_that_d_seems_to_compute_is_sent_again() -> None:
     async with model() as (world, served, by):
         served.others = [(0, 1000)]
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         assert not verifier.refusal
 
 
@@ -233,7 +238,7 @@ async def test_a_canary_that_gets_no_answer_ends(monkeypatch: pytest.MonkeyPatch
     async with model() as (world, _, by):
         world["p"].fault = hang
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         assert Verification.FAILED in verifier.refusal
 
 
@@ -279,7 +284,7 @@ async def test_a_fault_keeps_a_router_from_getting_ready(fault: type[Transfer], 
         verifier = Verifier(world.pods, by, "Required")
         assert Verification.PENDING in verifier.refusal
         for _ in range(2):
-            await verifier.once()
+            await once(verifier)
             assert state in verifier.refusal
 
 
@@ -304,9 +309,9 @@ async def test_when_off_nothing_is_sent() -> None:
 async def test_a_verified_router_stays_ready_and_says_what_is_wrong_later() -> None:
     async with model() as (world, served, by):
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         served.transfer = Zeros()
-        await verifier.once()
+        await once(verifier)
         assert not verifier.refusal
         (states, *_) = verifier.collect()
         assert [sample.labels["state"] for sample in states.samples if sample.value] == [Verification.WRONG_ANSWER]
@@ -324,7 +329,7 @@ async def test_one_answer_that_differs_is_asked_again() -> None:
 
     async with model(Once()) as (world, _, by):
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         assert not verifier.refusal
 
 
@@ -335,7 +340,7 @@ async def test_a_revision_that_serves_already_is_not_lost_with_its_router(fault:
         for tokens, refused in ((7, True), (8, False)):  # 7 answers of one token are those of canaries
             world["d"].counters |= {f"{ANSWERS}_count": 7, f"{ANSWERS}_sum": tokens}
             verifier = Verifier(world.pods, by, "Required")
-            await verifier.once()
+            await once(verifier)
             assert bool(verifier.refusal) == refused
 
 
@@ -343,7 +348,7 @@ async def test_it_waits_for_pods() -> None:
     async with model() as (world, served, by):
         world.observe("p")
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         assert Verification.PENDING in verifier.refusal
         assert not served.for_decode
 
@@ -351,14 +356,14 @@ async def test_it_waits_for_pods() -> None:
 def after(seconds: float, state: Verification = Verification.VERIFIED) -> Verifier:
     """A verifier whose last canary took so long."""
     verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
-    verifier._last = replace(verifier._last, seconds=seconds, outcome=Outcome(state, ""))
+    verifier._repeated = replace(verifier._repeated, seconds=seconds, outcome=Outcome(state, ""))
     return verifier
 
 
 def test_canaries_are_a_small_part_of_the_load() -> None:
-    assert after(0.1)._pause == 600
-    assert after(2.0)._pause == 2000
-    assert after(60.0)._pause == 3600
+    assert after(0.1)._pause(0) == 600
+    assert after(2.0)._pause(0) == 2000
+    assert after(60.0)._pause(0) == 3600
 
 
 async def test_a_service_that_is_always_busy_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,11 +388,9 @@ async def test_a_service_that_is_always_busy_is_checked_again(monkeypatch: pytes
 
 
 def test_canaries_under_load_are_a_thousandth_of_the_time_at_most() -> None:
-    assert after(0.5)._patience == 3600
-    assert after(48.0)._patience == 48_000
-    verifier = after(0.5)
-    verifier._failures = 1
-    assert verifier._patience == 600, "a fault may have ended"
+    assert after(0.5)._patience(0) == 3600
+    assert after(48.0)._patience(0) == 48_000
+    assert after(0.5)._patience(1) == 600, "a fault may have ended"
 
 
 async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> None:
@@ -395,10 +398,10 @@ async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> N
     async with model() as (world, _, by):
         verifier = Verifier(world.pods, by, "Warn")
         world["p"].fault = status(500)
-        await verifier.once()
+        await once(verifier)
         assert verifier.state is Verification.FAILED
-        verifier._last = replace(verifier._last, seconds=60.0)
-        assert verifier._pause < 60
+        verifier._repeated = replace(verifier._repeated, seconds=60.0)
+        assert verifier._pause(1) < 60
 
 
 MANY = ("p1", "p2", "d1", "d2", "d3", "d4", "d5", "d6")
@@ -409,11 +412,25 @@ def tried(served: KvModel) -> list[str]:
     return [decode for decode, _ in groupby(decode for _, decode in served.ways)]
 
 
+async def every(verifier: Verifier) -> None:
+    """A canary to each of the D pods, which are more than are tried at once."""
+    for _ in range(2):
+        await once(verifier, later=0)
+
+
+def entitled(world: Fleet) -> set[str]:
+    """The D pods that requests of clients may go to."""
+    return {pod.observed.name for pod in world.pods.available(D)}
+
+
 async def test_each_d_pod_is_tried_before_the_router_is_ready() -> None:
     async with model(None, *MANY) as (world, served, by):
         verifier = Verifier(world.pods, by, "Required")
         served.needed = 4
-        await verifier.once()
+        await once(verifier, later=0)
+        assert "not verified (pending)" in verifier.refusal
+        assert "4 of 6 D pods have passed a canary" in verifier.refusal
+        await once(verifier, later=0)
         assert not verifier.refusal
         assert sorted(decode for _, decode in served.ways) == sorted([*MANY[2:], *MANY[2:]])
         assert {parameter for parameter, _ in served.ways} == {"p1", "p2"}, "P pods take turns"
@@ -424,34 +441,185 @@ async def test_engines_that_share_a_pod_are_tried_with_each_other() -> None:
     names = ("a/p", "a/d1", "a/d2", "b/p", "b/d1", "c/d1")
     async with model(None, *names) as (world, served, by):
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
+        await once(verifier)
         assert set(served.ways) == {("a/p", "a/d1"), ("a/p", "a/d2"), ("b/p", "b/d1")}
         assert not verifier.refusal, "requests to the D of c need no KV transfer"
 
 
-@pytest.mark.parametrize(("fault", "state"), [*FAULTY, (None, Verification.FAILED)])
-async def test_the_fault_of_one_d_pod_is_found_before_requests_come(
-    fault: type[Transfer] | None, state: Verification
-) -> None:
+@pytest.mark.parametrize("fault", FAULTS[Verification.WRONG_ANSWER])
+async def test_wrong_answers_of_one_d_pod_keep_requests_from_all(fault: type[Transfer]) -> None:
     async with model(None, *MANY) as (world, served, by):
-        if fault is None:
-            world["d4"].fault = abort
-        else:
-            served.faulty["d4"] = fault()
+        served.faulty["d4"] = fault()
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
-        assert verifier.state is state
-        assert f" to d4 is not verified ({state})" in verifier.refusal
+        await every(verifier)
         before = len(served.ways)
-        await verifier.once()
-        assert {decode for _, decode in served.ways[before:]} <= {"d4"}, "the others are verified"
-        assert state in verifier.refusal
-        if fault is None:
-            served.serve(world["d4"])
+        await once(verifier)
+        assert {decode for _, decode in served.ways[before:]} == {"d4"}, "the others have passed"
+        assert verifier.state is Verification.WRONG_ANSWER
+        assert " to d4 is not verified (wrong_answer)" in verifier.refusal
+        assert "5 of 6 D pods have passed a canary" in verifier.refusal
         served.faulty.clear()
-        await verifier.once()
+        await once(verifier)
         assert not verifier.refusal
+
+
+NO_PROOF: Mapping[str, Any] = {
+    "hangs": hang,
+    "hangs after the first byte": hang_in_answer,
+    "resets connections": abort,
+    "answers 500": status(500),
+    "gets nothing": Nothing(),
+    "gets half": Half(),
+}
+
+
+def harm(world: Fleet, served: KvModel, name: str, fault: Any) -> None:
+    """Give a D pod a fault that does not make its answers wrong."""
+    if isinstance(fault, Transfer):
+        served.faulty[name] = fault
+    else:
+        world[name].fault = fault
+
+
+@pytest.mark.parametrize("fault", NO_PROOF)
+async def test_a_d_pod_without_a_good_canary_gets_no_requests(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_LONGEST_S", 1.0)
+    async with model(None, *MANY) as (world, served, by):
+        harm(world, served, "d4", NO_PROOF[fault])
+        verifier = Verifier(world.pods, by, "Required")
+        await every(verifier)
+        assert " to d4 is not verified" in verifier.refusal, "other D pods may need a second canary"
+        await once(verifier, later=verification._OTHERS_S)
+        assert not verifier.refusal
+        assert entitled(world) == {*MANY[2:]} - {"d4"}
+        (states, *_) = verifier.collect()
+        assert [sample.labels["decode"] for sample in states.samples if sample.value] == ["d4"]
+        served.serve(world["d4"])
+        served.faulty.clear()
+        await once(verifier, later=verification._LONGEST_PAUSE_S)
+        assert entitled(world) == {*MANY[2:]}
         assert verifier.state is Verification.VERIFIED
+
+
+async def test_a_revision_of_which_few_d_pods_are_well_gets_no_requests() -> None:
+    """The old one serves with all of its pods."""
+    async with model(None, *MANY) as (world, served, by):
+        for name in ("d1", "d2", "d3", "d4"):
+            world[name].fault = abort
+        verifier = Verifier(world.pods, by, "Required")
+        await every(verifier)
+        for pod in world.pods:
+            if pod.observed.name == "d1":
+                world.pods.failed(pod)  # for some time it can get no canary
+        await once(verifier)
+        assert "2 of 6 D pods have passed a canary" in verifier.refusal
+        served.serve(world["d2"])
+        await once(verifier)
+        assert not verifier.refusal
+        assert entitled(world) == {"d2", "d5", "d6"}
+
+
+async def test_requests_go_to_d_pods_that_have_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_OTHERS_S", 0.0)
+    async with fleet("p", "d1", "d2") as world:
+        served = KvModel(world)
+        world["d2"].fault = status(500)
+        await world.restart(verification="Required")
+
+        async def ready() -> bool:
+            return (await readiness(world))[0] == 200
+
+        async def both() -> bool:
+            return len(entitled(world)) == 2
+
+        await until(ready, "the router is ready")
+        answers = [await world.post() for _ in range(6)]
+        assert {code for code, *_ in answers} == {200}
+        assert {decode for _, decode in served.ways} == {"d1"}
+        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",state="failed"}}') == 1
+        served.serve(world["d2"])
+        await until(both, "the canary to d2 has passed")
+        await asyncio.gather(*(world.post() for _ in range(6)))
+        assert {decode for _, decode in served.ways[-6:]} == {"d1", "d2"}
+
+
+async def test_d_pods_that_never_answer_do_not_delay_one_that_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_LONGEST_S", 0.3)
+    async with model(None, *MANY) as (world, _, by):
+        for name in ("d1", "d2", "d3", "d4"):
+            world[name].fault = hang
+        world.observe("d5", "d6")
+        verifier = Verifier(world.pods, by, "Required")
+        await once(verifier)
+        second = asyncio.create_task(once(verifier))
+
+        async def hang_again() -> bool:
+            return all(world[name].lines.count("GET /v1/models") == 2 for name in ("d1", "d2", "d3", "d4"))
+
+        monkeypatch.setattr(verification, "_LONGEST_S", 60.0)
+        await until(hang_again, "the canaries are sent again")
+        world.observe()
+        await once(verifier)
+        assert entitled(world) == {"d5", "d6"}
+        assert not second.done()
+        second.cancel()
+
+
+async def test_the_time_for_a_canary_grows_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where P is overloaded, the first one to a D pod that joins may take longer than usual."""
+    monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
+    async with model() as (world, _, by):
+        world["p"].fault = hang
+        verifier = Verifier(world.pods, by, "Required")
+        found = []
+        for _ in range(5):
+            await once(verifier)
+            found.append(verifier.refusal.partition("within ")[2].partition(" s")[0])
+        assert found == ["0.05", "0.1", "0.2", "0.4", "0.4"]
+
+
+def restart(world: Fleet, name: str) -> None:
+    """The kubelet has started a container again between two looks."""
+    found = [replace(engine.observed, restarts=engine.name == name) for engine in world.engines.values()]
+    world.pods.observe({one.uid: one for one in found})
+
+
+def refuse(world: Fleet, name: str) -> None:
+    """A process has ended that its kubelet does not see, and the next one is up."""
+    pod = next(pod for pod in world.pods if pod.observed.name == name)
+    world.pods.failed(pod, refused=True)
+    pod.paused_until = 0.0
+    world.pods.answered(pod)
+
+
+def be_away(world: Fleet, name: str) -> None:
+    world.observe(name)
+    world.observe()
+
+
+@pytest.mark.parametrize("again", [restart, refuse, be_away])
+async def test_what_a_process_has_proven_ends_with_it(again: Callable[[Fleet, str], None]) -> None:
+    async with model(None, "p", "d1", "d2") as (world, served, by):
+        verifier = Verifier(world.pods, by, "Required")
+        await once(verifier, later=0)
+        assert entitled(world) == {"d1", "d2"}
+        again(world, "d2")
+        assert entitled(world) == {"d1"}
+        await once(verifier, later=0)
+        assert tried(served)[-1] == "d2"
+        assert entitled(world) == {"d1", "d2"}
+
+
+async def test_without_p_each_d_pod_gets_requests() -> None:
+    async with model(None, "p", "d1", "d2") as (world, _, by):
+        world.observe("d2")
+        await once(Verifier(world.pods, by, "Required"))
+        world.observe()
+        assert entitled(world) == {"d1"}
+        world.observe("p")
+        assert entitled(world) == {"d1", "d2"}, "there is no KV transfer"
+        world.observe("d1")
+        assert entitled(world) == {"d2"}, "an answer rather than none"
 
 
 async def test_a_router_becomes_ready_when_a_d_pod_with_a_fault_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,51 +646,47 @@ async def test_a_router_becomes_ready_when_a_d_pod_with_a_fault_goes_away(monkey
 
 
 @pytest.mark.parametrize("fault", [None, Zeros])
-async def test_a_d_pod_that_joins_does_not_delay_readiness_and_is_next(fault: type[Transfer] | None) -> None:
+async def test_a_d_pod_that_joins_gets_requests_after_its_canary(fault: type[Transfer] | None) -> None:
     async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
         if fault is not None:
             served.faulty["d3"] = fault()
         world.observe("d3")
-        served.needed = 3
         verifier = Verifier(world.pods, by, "Required")
-        opens = asyncio.create_task(verifier.once())
-
-        async def under_way() -> bool:
-            return served.at_d == 2
-
-        await until(under_way, "two D pods are being tried")
-        world.observe()
-        await served.go_on()
-        await opens
+        await once(verifier)
         assert not verifier.refusal
-        assert "d3" not in tried(served)
-        await verifier.once()
+        world.observe()
+        busy = next(pod for pod in world.pods if pod.observed.name == "d1")
+        with busy.sending(Client(), 0):  # it does not wait for rest
+            assert entitled(world) == {"d1", "d2"}
+            await once(verifier, later=0)
         assert tried(served)[-1] == "d3"
         assert not verifier.refusal, "a revision that serves stays in service"
         assert verifier.state is (Verification.VERIFIED if fault is None else Verification.WRONG_ANSWER)
+        assert entitled(world) == ({"d1", "d2", "d3"} if fault is None else {"d1", "d2"})
 
 
-async def test_a_d_pod_that_joins_is_tried_at_rest_at_once_and_under_load_seldom() -> None:
+async def test_with_warn_a_d_pod_that_joins_is_tried_at_rest_at_once_and_under_load_seldom() -> None:
     now = 0.0
     async with model(None, "p", "d1", "d2") as (world, served, by):
         world.observe("d2")
-        verifier = Verifier(world.pods, by, "Required", clock=lambda: now)
-        await verifier.once()
-        verifier._last = replace(verifier._last, seconds=0.5)
-        assert not verifier._is_due()
+        verifier = Verifier(world.pods, by, "Warn", clock=lambda: now)
+        await once(verifier, later=0)
+        verifier._repeated = replace(verifier._repeated, seconds=0.5)
+        assert not verifier.due()
         world.observe()
-        assert verifier._is_due()
+        assert verifier.due()
+        assert entitled(world) == {"d1", "d2"}
         busy = next(pod for pod in world.pods if pod.observed.name == "d1")
         with busy.sending(Client(), 0):
-            assert not verifier._is_due()
+            assert not verifier.due()
             now = 499.0
-            assert not verifier._is_due()
+            assert not verifier.due()
             now = 500.0
-            assert verifier._is_due(), "so this canary and the last one are a thousandth of the time"
-            await verifier.once()
+            assert verifier.due(), "so this canary and the last one are a thousandth of the time"
+            await once(verifier, later=0)
             assert tried(served)[-1] == "d2"
             now = 1100.0
-            assert not verifier._is_due(), "each D pod has been tried"
+            assert not verifier.due(), "each D pod has been tried"
 
 
 async def test_a_d_pod_that_was_not_ready_is_forgotten_and_tried_again() -> None:
@@ -530,14 +694,14 @@ async def test_a_d_pod_that_was_not_ready_is_forgotten_and_tried_again() -> None
         served.faulty["d3"] = Zeros()
         verifier = Verifier(world.pods, by, "Warn")
         for _ in range(3):
-            await verifier.once()
+            await once(verifier)
         states = [verifier.state]
         world.observe("d3")
-        await verifier.once()
+        await once(verifier)
         states.append(verifier.state)
         assert states == [Verification.WRONG_ANSWER, Verification.VERIFIED]
         world.observe()
-        await verifier.once()
+        await once(verifier)
         assert tried(served) == ["d1", "d2", "d3", "d1", "d3"]
 
 
@@ -547,25 +711,30 @@ async def test_the_state_is_that_of_the_worst_d_pod() -> None:
         served.faulty |= {"d1": Nothing(), "d2": Zeros()}
         verifier = Verifier(world.pods, by, "Warn")
         for _ in range(3):
-            await verifier.once()
+            await once(verifier)
         assert sorted(tried(served)) == ["d1", "d2", "d3"]
         for _ in range(2):
-            await verifier.once()
+            await once(verifier)
             assert verifier.state is Verification.WRONG_ANSWER
         assert "d3" not in tried(served)[3:], "a D pod with a fault is tried before those without"
         served.faulty.clear()
         for _ in range(2):
-            await verifier.once()
+            await once(verifier)
         assert verifier.state is Verification.VERIFIED
 
 
-async def test_the_router_of_a_revision_that_serves_opens_after_one_canary() -> None:
+async def test_d_pods_that_serve_are_admitted_without_a_canary() -> None:
+    """Their router is replaced."""
     async with model(None, "p", "d1", "d2", "d3") as (world, served, by):
-        world["d1"].counters |= {f"{ANSWERS}_count": 7, f"{ANSWERS}_sum": 8}
+        for name in ("d1", "d2"):
+            world[name].counters |= {f"{ANSWERS}_count": 7, f"{ANSWERS}_sum": 8}
+        world["d3"].fault = hang
         verifier = Verifier(world.pods, by, "Required")
-        await verifier.once()
-        assert not verifier.refusal
-        assert len(tried(served)) == 1
-        for _ in range(2):
-            await verifier.once()
-        assert sorted(tried(served)) == ["d1", "d2", "d3"]
+        opens = asyncio.create_task(once(verifier))
+
+        async def is_open() -> bool:
+            return not verifier.refusal and entitled(world) == {"d1", "d2"}
+
+        await until(is_open, "requests may come")
+        assert not served.ways
+        opens.cancel()

@@ -62,6 +62,7 @@ class PodEngine:
         container: Container that it runs in.
         ready: Whether it is ready as far as Kubernetes knows: its pod if it is the only engine, else its container.
             Engines that share a container have one state. None is ready on a node that is not reachable.
+        restarts: How often its container has been started again.
     """
 
     role: Role
@@ -69,6 +70,7 @@ class PodEngine:
     port: int
     container: str
     ready: bool
+    restarts: int = 0
 
     @property
     def shares_pod(self) -> bool:
@@ -82,14 +84,21 @@ def engines_of(pod: Json) -> tuple[PodEngine, ...]:
 
 
 def _several(pod: Json) -> tuple[PodEngine, ...]:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ready = set() if _is_out_of_reach(pod) else {status["name"] for status in statuses if status.get("ready")}
+    ready = set() if _is_out_of_reach(pod) else {status["name"] for status in _containers(pod) if status.get("ready")}
+    restarts = _restarts(pod)
     found: dict[str, PodEngine] = {}
     for container, port in _ports(pod):
         name = port.get("name") or ""
         # Kubernetes lets two containers give the same name to a port. Ours do not.
         if runs_engines(container) and name not in found and (match := _SLOT.fullmatch(name)):
-            found[name] = PodEngine(Role(match[1]), name, int(port["containerPort"]), container, container in ready)
+            found[name] = PodEngine(
+                Role(match[1]),
+                name,
+                int(port["containerPort"]),
+                container,
+                ready=container in ready,
+                restarts=restarts.get(container, 0),
+            )
     return tuple(found.values())
 
 
@@ -105,6 +114,7 @@ def _only(pod: Json) -> PodEngine:
         port=next(ports, ENGINE_PORT),
         container=ENGINE_CONTAINER,
         ready=_conditions(pod).get("Ready") == "True",
+        restarts=_restarts(pod).get(ENGINE_CONTAINER, 0),
     )
 
 
@@ -117,6 +127,16 @@ def _is_out_of_reach(pod: Json) -> bool:
 def _conditions(pod: Json) -> dict[str, str]:
     """The status of each condition, by type."""
     return {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or ()}
+
+
+def _containers(pod: Json) -> tuple[Json, ...]:
+    """The status of each container."""
+    return tuple((pod.get("status") or {}).get("containerStatuses") or ())
+
+
+def _restarts(pod: Json) -> dict[str, int]:
+    """How often each container has been started again, by name."""
+    return {status["name"]: int(status.get("restartCount") or 0) for status in _containers(pod)}
 
 
 def _ports(pod: Json) -> Iterator[tuple[str, Json]]:

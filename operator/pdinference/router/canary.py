@@ -1,7 +1,7 @@
 """A canary: two prompts that nobody has sent before, through P and D, and to P alone. The answers have to be alike.
 
 bf16 is not exact, so what P and D answer to one prompt differs a little. Whether answers show anything follows from
-what P answers to the two prompts, which differ in their first part alone.
+what P answers to the two prompts.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class Canary:
         except HandoverError as error:
             return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
         except PodFailure as failure:
-            return Outcome(Verification.FAILED, f"a pod failed: {failure.reason}")
+            return Outcome(Verification.FAILED, f"{failure.pod or 'a pod'} failed: {failure.reason}")
         except RefusedError as error:
             return Outcome(Verification.FAILED, f"a pod answered with status {error.answer.status}")
 
@@ -147,7 +147,7 @@ class Canary:
         return _judged(2 * length(part), through, alone, arrived=arrived)
 
     async def _part(self, decode: Pod) -> int:
-        """Tokens of the part in which the prompts differ: a block at least."""
+        """Tokens of a part of the prompts: a block at least."""
         reading = await self._reading(decode)
         block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)

@@ -1,9 +1,13 @@
-"""Two prompts that nobody has sent before. They differ in their first part alone, and the first token tells them apart.
+"""Two prompts that nobody has sent before. They differ in every part, and the first token tells them apart.
 
 The first part names a word, and the end asks for it. Language models copy it from there, so the answer depends on KV
-cache at the far end of the prompt (induction; Olsson et al., 2022). The words between are random.
+cache at the far end of the prompt (induction; Olsson et al., 2022).
+
+Each part repeats words that no other part of either prompt has. So a part that is missing, or has the KV cache of
+another one, changes the mean of the prompt, by which models with random weights answer (ADR 0021).
 """
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import takewhile
@@ -31,7 +35,7 @@ def length(part: int) -> int:
     """Tokens of a prompt.
 
     Args:
-        part: Tokens of the part in which the prompts differ.
+        part: Tokens of a part: a block at least.
     """
     return int(_PARTS * part)
 
@@ -42,19 +46,24 @@ async def prompts(part: int, tokenize: Tokenize) -> tuple[list[int], list[int]]:
     Raises:
         NoPromptError: The tokenizer makes too few tokens of text.
     """
-    name, *secrets = random.sample(_WORDS, 7)
-    ours = secrets[:3], secrets[3:]
+    name, *words = random.sample(_WORDS, len(_WORDS))
+    number = math.ceil(_PARTS) + 1
+    ours = words[:number], words[number : 2 * number]
     # Up to the first token in which the answers differ.
-    answered = [await tokenize(f" The password of {name} is {words[0]}", False) for words in ours]
+    answered = [await tokenize(f" The password of {name} is {secret}", False) for secret, *_ in ours]
     question = [token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(*answered, strict=False))]
-    between = await _at_least(length(part) - part, "", _WORDS, tokenize, opens=False)
-    # Of few words, and others in each: models with random weights answer by the mean of the prompt.
-    first, second = [
-        (await _at_least(part, f"The password of {name} is {words[0]}. ", words, tokenize, opens=True))[:part]
-        for words in ours
-    ]
-    rest = between[: length(part) - part - len(question)] + question
-    return first + rest, second + rest
+    first, second = [(await _parts(part, name, each, tokenize))[: length(part) - len(question)] for each in ours]
+    return first + question, second + question
+
+
+async def _parts(part: int, name: str, words: Sequence[str], tokenize: Tokenize) -> list[int]:
+    """Tokens of all parts. The first one is of two words in random order, so that no prompt is sent twice."""
+    secret, second, *others = words
+    text = f"The password of {name} is {secret}. "
+    found = (await _at_least(part, text, (secret, second), tokenize, opens=True))[:part]
+    for word in others:
+        found += (await _at_least(part, "", (word,), tokenize, opens=False))[:part]
+    return found
 
 
 async def _at_least(number: int, text: str, choice: Sequence[str], tokenize: Tokenize, *, opens: bool) -> list[int]:

@@ -102,6 +102,7 @@ def observed(body: Mapping[str, Any]) -> tuple[Observed, ...]:
                 address=f"{host}:{engine.port}" if address else "",
                 ready=engine.ready and reachable,
                 group=metadata["uid"] if engine.shares_pod else "",
+                restarts=engine.restarts,
             )
         )
     return tuple(found)

@@ -34,12 +34,14 @@ class PodFailure(Exception):  # noqa: N818 - the field's word
         reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `stalled`, `kv_cache` (it does not
             come from P), `status_503` etc.
         answer: The response of a pod that can answer, but not this request.
+        pod: Name of the pod; empty for an answer that was complete.
     """
 
     def __init__(self, reason: str, answer: "Whole | None" = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.answer = answer
+        self.pod = ""
 
     @property
     def reached(self) -> bool:
@@ -220,6 +222,9 @@ async def exchange(
     with pod.sending(found, tokens):
         try:
             yield found
+        except PodFailure as failure:
+            failure.pod = pod.observed.name
+            raise
         finally:
             found.close()
 

@@ -27,6 +27,7 @@ class Observed:
         address: Host and port of vLLM; empty before the pod has an address.
         ready: Whether it is ready and not terminating.
         group: KV cache gets from P to D within a group alone. Empty for pods with one engine, which all reach another.
+        restarts: How often its container has been started again.
     """
 
     uid: str
@@ -35,6 +36,7 @@ class Observed:
     address: str
     ready: bool
     group: str = ""
+    restarts: int = 0
 
 
 class UnderWay(Protocol):
@@ -71,6 +73,8 @@ class Pod:
         paused_until: Before this time it gets no requests, because it has failed.
         refuses: Whether it gets no requests because it refused a connection, and has not answered a probe since. The
             kubelet may never see it: engines that share a container are ready while one of them is.
+        admitted: Whether a canary of its process has passed, or it has served. The verifier decides that, if a canary
+            is required.
     """
 
     observed: Observed
@@ -83,6 +87,7 @@ class Pod:
     failures: int = 0
     paused_until: float = 0.0
     refuses: bool = False
+    admitted: bool = False
 
     @property
     def url(self) -> str:
@@ -149,6 +154,8 @@ class Pods:
             pod = self._pods.setdefault(uid, Pod(observed))
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
+            if not observed.ready or observed.restarts != pod.observed.restarts:
+                pod.admitted = False
             pod.observed = observed
         if not self._share_a_group(self._ready):
             self.complete_since = None
@@ -158,9 +165,34 @@ class Pods:
         self._announce()
 
     def available(self, role: Role) -> list[Pod]:
-        """The pods that can get a request now."""
+        """The pods that can get a request of a client now."""
+        return self._reachable(self._entitled(role))
+
+    def reachable(self, role: Role) -> list[Pod]:
+        """The pods that can get a canary now."""
+        return self._reachable(self._ready(role))
+
+    def _reachable(self, pods: list[Pod]) -> list[Pod]:
         now = self._clock()
-        return [pod for pod in self._ready(role) if pod.paused_until <= now and not pod.refuses]
+        return [pod for pod in pods if pod.paused_until <= now and not pod.refuses]
+
+    def _entitled(self, role: Role) -> list[Pod]:
+        """The ready pods that requests may go to, now or after a pause.
+
+        Once a D pod is admitted, those that are not get no requests, unless they have no P pod, and so no KV transfer.
+        Without an admitted one, each may get them: a revision that served has an answer rather than none.
+        """
+        ready = self._ready(role)
+        if role is not Role.DECODE or not any(pod.admitted for pod in ready):
+            return ready
+        linked = self.linked_decode
+        return [pod for pod in ready if pod.admitted or pod not in linked]
+
+    @property
+    def linked_decode(self) -> set[Pod]:
+        """The ready D pods that have a link to a ready P pod."""
+        groups = {pod.observed.group for pod in self._ready(Role.PARAMETER)}
+        return {pod for pod in self._ready(Role.DECODE) if pod.observed.group in groups}
 
     @property
     def complete(self) -> bool:
@@ -181,8 +213,14 @@ class Pods:
             refused: Whether it refused the connection.
         """
         pod.refuses |= refused
+        pod.admitted &= not refused  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
+        self._announce()
+
+    def admit(self, pod: Pod) -> None:
+        """Let requests go to a D pod, if it is still ready."""
+        pod.admitted = pod.observed.ready
         self._announce()
 
     def worked(self, pod: Pod) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -19,7 +19,6 @@ from pdinference.api.names import (
     METRIC_VERIFICATION_DISTANCE,
     METRIC_VERIFICATION_LIMIT,
     METRIC_VERIFICATION_TOKENS,
-    Role,
     Verification,
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
@@ -30,19 +29,28 @@ from pdinference.router.pods import Pod, Pods
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_S: Final = 60.0
-"""Time for a canary. The first prompt of a vLLM may wait for compilations."""
+"""Time for the first canary to a D pod. The first prompt of a vLLM may wait for compilations."""
+_MOST_DOUBLINGS: Final = 3
+"""So often that time is doubled, once after each fault: a pod that joins must be admitted where P is overloaded."""
+_OTHERS_S: Final = 2 * _LONGEST_S
+"""Time that a new revision waits for other D pods after the first one is admitted: each of them then had a canary of
+the longest duration, and another one after it."""
+_LEAST_ADMITTED: Final = 0.5
+"""Share of the D pods that a revision needs after that time. So no pod gets more than twice the load that it is for."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
+"""Times between canaries to a D pod that is not admitted."""
 _REPEATED_S: Final = 600.0
-"""Time between two canaries while requests may come."""
+"""Time between two canaries to admitted D pods."""
 _LOAD: Final = 1000
-"""Canaries take one part in so many of the time at most."""
+"""Those canaries take one part in so many of the time at most."""
 _SELDOM_S: Final = 3600.0
-"""Longest time between two canaries at rest, and the time that one waits for rest."""
+"""Longest time between two of them at rest, and the time that one waits for rest."""
 _ROUND_S: Final = 1.0
 """Longest time between two looks at whether a canary is due."""
 _AT_ONCE: Final = 4
-"""Canaries before requests come. The first prompt of a vLLM may take a minute, so one after the other takes long."""
+"""Canaries at a time to D pods that had none, and as many to D pods that had one. The first prompt of a vLLM may take a
+minute, so one after the other takes long, and pods that never answer must not delay those that join."""
 _TRIED_AGAIN: Final = frozenset({Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE})
 """Rounding can cause the one once, and requests of clients through other routers the other."""
 HELP: Final = {
@@ -62,6 +70,7 @@ class _Result:
     Attributes:
         seconds: How long it took.
         ended_at: When it ended.
+        faults: Number of canaries in a row, up to this one, that found a fault of the D pod.
     """
 
     outcome: Outcome
@@ -69,6 +78,7 @@ class _Result:
     decode: str = ""
     seconds: float = 0.0
     ended_at: float = -math.inf
+    faults: int = 0
 
     @property
     def is_fault(self) -> bool:
@@ -85,13 +95,16 @@ class _Rank(IntEnum):
 
 
 class Verifier(Collector):
-    """Sends canaries, and says whether requests may come.
+    """Sends canaries, and says whether requests may come, and to which D pods.
 
-    With `Required`, they may after a canary has gone through to each D pod that was ready when the first one was sent.
-    A revision that already serves is not taken from service: then a canary that fails after a restart of the router
-    changes only the state that is exported.
+    With `Required`, a D pod is admitted when its canary has found no fault, or when it has served already. Requests go
+    to admitted D pods (`Pods.available`). They may come when all D pods are admitted, or half of them some time after
+    the first one; but not while a canary of a D pod got a wrong answer.
 
-    What decides is the last result of each ready D pod, not an order of steps. A D pod without one is next.
+    A revision that has served is not taken from service, and neither is an admitted D pod: a canary that finds a fault
+    later changes only the state that is exported.
+
+    What decides is the last result of each ready D pod, not an order of steps.
 
     Args:
         clock: The clock of the pods.
@@ -105,11 +118,14 @@ class Verifier(Collector):
         self._mode = mode
         self._clock = clock
         self._open = mode != "Required"
-        self._failures = 0
         self._results: dict[Pod, _Result] = {}
         """The last result of each D pod that has been ready since then."""
+        self._under_way: set[Pod] = set()
+        """The D pods of canaries that have not ended."""
+        self._first_admitted_at = math.inf
         state = Verification.OFF if mode == "Off" else Verification.PENDING
-        self._last = _Result(Outcome(state, "no canary has ended yet"))
+        self._last = self._repeated = _Result(Outcome(state, "no canary has ended"))
+        """The last canary of all, and the last one to a D pod that gets requests."""
 
     @property
     def state(self) -> Verification:
@@ -123,29 +139,37 @@ class Verifier(Collector):
             return ""
         shown = self._shown
         pods = f" from {shown.parameter} to {shown.decode}" if shown.decode else ""
-        return f"The KV transfer{pods} is not verified ({shown.outcome.state}): {shown.outcome.reason}."
+        return (
+            f"The KV transfer{pods} is not verified ({shown.outcome.state}): {shown.outcome.reason}. {self._progress}."
+        )
 
     async def forever(self) -> None:
         """Send canaries until cancelled."""
         if self._mode == "Off":
             await asyncio.Event().wait()
-        while True:
-            self._forget()
-            if await self._pods.wait(self._is_due, self._clock() + _ROUND_S):
-                await self.once()
+        async with asyncio.TaskGroup() as canaries:
+            while True:
+                for pair in self.due():
+                    canaries.create_task(self.send(*pair))
+                await self._pods.wait(self.due, self._clock() + _ROUND_S)
+                self._judge()
 
-    async def once(self) -> None:
-        """Send the next canary; before requests come, one to each D pod that is not verified."""
-        pairs = self._pairs()
-        if not pairs:
-            return
-        serves = self._open or await self._serves()
-        due = pairs[:1] if serves else [pair for pair in pairs if self._rank(pair[1]) is not _Rank.GOOD]
-        places = asyncio.Semaphore(_AT_ONCE)
-        self._results |= await asyncio.gather(*(self._tried(parameter, decode, places) for parameter, decode in due))
+    def due(self) -> list[tuple[Pod, Pod]]:
+        """The P and D pods of the canaries that may be sent now. Those to D pods that are not admitted go first."""
         self._forget()
-        self._failures = self._failures + 1 if self._faults else 0
-        self._open = serves or (bool(self._results) and not self._faults)
+        pairs = [pair for pair in self._pairs() if pair[1] not in self._under_way]
+        held = [pair for pair in pairs if self._is_held(pair[1])]
+        new = [pair for pair in held if pair[1] not in self._results]
+        again = [pair for pair in held if pair[1] in self._results and self._is_tried_again(pair[1])]
+        if found := new[: self._places(tried=False)] + again[: self._places(tried=True)]:
+            return found
+        others = [pair for pair in pairs if not self._is_held(pair[1])]
+        return others[:1] if others and not self._under_way and self._is_repeated(others[0][1]) else []
+
+    def send(self, parameter: Pod, decode: Pod) -> Coroutine[None, None, None]:
+        """A canary through a pair, unless the D pod turns out to serve already. From now on it is under way."""
+        self._under_way.add(decode)
+        return self._send(parameter, decode)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
@@ -164,55 +188,76 @@ class Verifier(Collector):
             yield GaugeMetricFamily(name, HELP[name], value=value)
 
     @property
-    def _faults(self) -> list[_Result]:
-        return [result for result in self._results.values() if result.is_fault]
-
-    @property
     def _shown(self) -> _Result:
         """The worst fault; without one the latest result, also of a pod that is gone if there is no other."""
-        if faults := self._faults:
+        if faults := [result for result in self._results.values() if result.is_fault]:
             return min(faults, key=lambda one: (FAULTS.index(one.outcome.state), one.decode))
+        if not self._open:
+            found = "canaries to other D pods have not ended" if self._results else "no canary has ended"
+            return _Result(Outcome(Verification.PENDING, found))
         return max(self._results.values(), key=lambda one: one.ended_at, default=self._last)
 
+    @property
+    def _progress(self) -> str:
+        every = self._pods.linked_decode
+        return f"{sum(pod.admitted for pod in every)} of {len(every)} D pods have passed a canary"
+
     def _forget(self) -> None:
-        """Drop the results of D pods that are gone or not ready: what comes back has to be tried again."""
+        """Drop the results of D pods that are gone or not ready, or have started again: they have to be tried again."""
         ready = {pod for pod in self._pods if pod.observed.ready}
-        self._results = {pod: result for pod, result in self._results.items() if pod in ready}
+        self._results = {
+            pod: result
+            for pod, result in self._results.items()
+            if pod in ready and (result.is_fault or not self._is_held(pod))
+        }
 
-    def _is_due(self) -> bool:
-        """Whether the next canary may be sent."""
-        pairs = self._pairs()
-        if not pairs:
-            return False
-        untried = self._rank(pairs[0][1]) is _Rank.UNTRIED
-        passed = self._clock() - self._last.ended_at
-        if self._busy:
-            return passed >= (self._rare if untried else self._patience)
-        # While requests must not come and no fault is known, a pod that had one is gone.
-        return untried or passed >= self._pause or not (self._open or self._faults)
+    def _judge(self) -> None:
+        """Let requests come if they may."""
+        self._forget()
+        every = self._pods.linked_decode
+        admitted = sum(pod.admitted for pod in every)
+        self._first_admitted_at = min(self._first_admitted_at, self._clock()) if admitted else math.inf
+        if not admitted or any(one.outcome.state is Verification.WRONG_ANSWER for one in self._results.values()):
+            return
+        has_waited = self._clock() - self._first_admitted_at >= _OTHERS_S
+        self._open |= admitted == len(every) or (has_waited and admitted >= _LEAST_ADMITTED * len(every))
 
-    @property
-    def _pause(self) -> float:
-        """Seconds until the next canary at rest, if each D pod has been tried."""
-        tried_again = _FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16) if self._failures else math.inf
-        if self._open:
-            return max(min(tried_again, _REPEATED_S), min(self._rare, _SELDOM_S))
-        return min(tried_again, _LONGEST_PAUSE_S)
+    def _is_held(self, decode: Pod) -> bool:
+        """Whether a D pod has to be admitted before it gets requests."""
+        return self._mode == "Required" and not decode.admitted
 
-    @property
-    def _patience(self) -> float:
+    def _places(self, *, tried: bool) -> int:
+        """How many more canaries may be sent to D pods that were tried, or to others."""
+        return _AT_ONCE - sum((pod in self._results) is tried for pod in self._under_way)
+
+    def _is_tried_again(self, decode: Pod) -> bool:
+        """Whether the next canary to a D pod that is not admitted may be sent."""
+        last = self._results[decode]
+        return self._clock() - last.ended_at >= min(_tried_again(last.faults), _LONGEST_PAUSE_S)
+
+    def _is_repeated(self, decode: Pod) -> bool:
+        """Whether the next canary may be sent, if it goes to this D pod, which gets requests."""
+        result = self._results.get(decode)
+        faults = 0 if result is None else result.faults
+        passed = self._clock() - self._repeated.ended_at
+        if any(pod.under_way for pod in self._pods):
+            return passed >= (self._rare if result is None else self._patience(faults))
+        return result is None or passed >= self._pause(faults)
+
+    def _pause(self, faults: int) -> float:
+        """Seconds until the next canary at rest, after so many faults, if each D pod that gets requests was tried."""
+        return max(min(_tried_again(faults), _REPEATED_S), min(self._rare, _SELDOM_S))
+
+    def _patience(self, faults: int) -> float:
         """Seconds until the next canary does not wait for rest any longer, if each D pod has been tried."""
-        return max(_REPEATED_S if self._failures else _SELDOM_S, self._rare)
+        return max(_REPEATED_S if faults else _SELDOM_S, self._rare)
 
     @property
     def _rare(self) -> float:
         """Seconds after which the last canary was a small part of the load."""
         # One that got no answer takes long, but is no load, and what failed may work again soon.
-        return 0.0 if self._last.outcome.state is Verification.FAILED else _LOAD * self._last.seconds
-
-    @property
-    def _busy(self) -> bool:
-        return self._open and any(pod.under_way for pod in self._pods)
+        last = self._repeated
+        return 0.0 if last.outcome.state is Verification.FAILED else _LOAD * last.seconds
 
     def _rank(self, decode: Pod) -> _Rank:
         result = self._results.get(decode)
@@ -222,37 +267,55 @@ class Verifier(Collector):
 
     def _pairs(self) -> list[tuple[Pod, Pod]]:
         """Each D pod that has a link to a P pod, the next one first, with such a P pod. P pods take turns."""
-        parameter, decode = (sorted(self._pods.available(role), key=lambda pod: pod.turn) for role in ENGINE_ROLES)
+        parameter, decode = (sorted(self._pods.reachable(role), key=lambda pod: pod.turn) for role in ENGINE_ROLES)
         pairs: list[tuple[Pod, Pod]] = []
         for pod in sorted(decode, key=self._rank):
             if links := [one for one in parameter if linked(one, pod)]:
                 pairs.append((links[len(pairs) % len(links)], pod))
         return pairs
 
-    async def _tried(self, parameter: Pod, decode: Pod, places: asyncio.Semaphore) -> tuple[Pod, _Result]:
+    async def _send(self, parameter: Pod, decode: Pod) -> None:
+        try:
+            if self._is_held(decode) and decode not in self._results and await self._canary.serves(decode):
+                self._pods.admit(decode)
+                self._open = True
+            else:
+                await self._try(parameter, decode)
+        finally:
+            self._under_way.discard(decode)
+        self._judge()
+
+    async def _try(self, parameter: Pod, decode: Pod) -> None:
         """Send a canary through a pair, and another one if the first may be wrong by chance."""
-        async with places:
-            began = self._clock()
-            outcome = await self._outcome(parameter, decode)
-            if outcome.state in _TRIED_AGAIN:
-                outcome = await self._outcome(parameter, decode)
+        began = self._clock()
+        before = self._results.get(decode)
+        faults = 0 if before is None else before.faults
+        outcome = await self._outcome(parameter, decode, faults)
+        if outcome.state in _TRIED_AGAIN:
+            outcome = await self._outcome(parameter, decode, faults)
         names = parameter.observed.name, decode.observed.name
         ended = self._clock()
-        self._last = _Result(outcome, *names, ended - began, ended)
-        before = self._results.get(decode)
+        result = _Result(outcome, *names, ended - began, ended)
+        if result.is_fault:
+            result = replace(result, faults=faults + 1)
+        elif self._is_held(decode):
+            self._pods.admit(decode)
+        self._results[decode] = self._last = result
+        if not self._is_held(decode):
+            self._repeated = result
         if before is None or before.outcome.state is not outcome.state:
-            level = logging.WARNING if self._last.is_fault else logging.INFO
+            level = logging.WARNING if result.is_fault else logging.INFO
             _LOG.log(level, "KV transfer from %s to %s: %s: %s", *names, outcome.state, outcome.reason)
-        return decode, self._last
 
-    async def _outcome(self, parameter: Pod, decode: Pod) -> Outcome:
+    async def _outcome(self, parameter: Pod, decode: Pod, faults: int) -> Outcome:
+        longest = _LONGEST_S * 2 ** min(faults, _MOST_DOUBLINGS)
         try:
-            async with asyncio.timeout(_LONGEST_S):
+            async with asyncio.timeout(longest):
                 return await self._canary.send(parameter, decode)
         except TimeoutError:
-            return Outcome(Verification.FAILED, f"no answer within {_LONGEST_S:g} s")
+            return Outcome(Verification.FAILED, f"no answer within {longest:g} s")
 
-    async def _serves(self) -> bool:
-        """Whether the revision already serves: D pods have answered requests of clients."""
-        decode = self._pods.available(Role.DECODE)
-        return any(await asyncio.gather(*map(self._canary.serves, decode)))
+
+def _tried_again(faults: int) -> float:
+    """Seconds until a D pod is tried again after so many faults; infinite without one."""
+    return _FIRST_PAUSE_S * 2 ** min(faults - 1, 16) if faults else math.inf

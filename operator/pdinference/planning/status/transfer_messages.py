@@ -23,6 +23,13 @@ FAILING: Final = "Failing"
 WRONG_ANSWERS: Final = "WrongAnswers"
 
 
+_HELD: Final = (
+    ". It is sent again. With transfer.verification: Required, a D pod that has passed none gets no requests "
+    "while others have"
+)
+"""What follows from a canary that passed neither at first nor later."""
+
+
 def condition(reason: str, numbers: TransferStatus, path: Path) -> ConditionResult:
     """The condition with a reason.
 
@@ -68,7 +75,7 @@ def _slow(numbers: TransferStatus, path: Path) -> str:
 
 def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
     found = (
-        f"D computed the prompt of a canary{_way(numbers)}"
+        f"D computed the prompt of a canary{_way(numbers)}{_HELD}"
         if numbers.verification.state == Verification.COMPUTED_BY_DECODE
         else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
     )
@@ -77,7 +84,7 @@ def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
 
 def _failing(numbers: TransferStatus, _path: Path) -> str:
     found = (
-        f"A canary{_way(numbers)} failed"
+        f"A canary{_way(numbers)} got an error or no answer{_HELD}"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
         "expired: P released the KV cache before D had read it"
