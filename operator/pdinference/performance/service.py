@@ -16,12 +16,14 @@ class Service:
         hiccup_share: Share of requests that wait for the CPU of the router or an API server.
         hiccup: How long they wait, as a mean.
         token_out: CPU time of the API server for each token of an answer.
+        step_out: CPU time of the API server for each step that gives tokens.
     """
 
     request: float
     prompt_token: float
     hand_over: float
     token_out: float
+    step_out: float
     hiccup_share: float
     hiccup: float
 
@@ -31,6 +33,7 @@ SERVICE: Final = Service(
     prompt_token=0.0000005,
     hand_over=0.0127,
     token_out=0.000045,
+    step_out=0.0,
     hiccup_share=0.03,
     hiccup=0.02,
 )
