@@ -28,7 +28,6 @@ _PROBES: Final = "16/2@10+0.5+5"
 """Requests beside the streams, for `benchmarks.on_gpu.loads`: hardly any work for the engine."""
 _IN_ENGINE: Final = ("vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds")
 _ENVIRONMENT: Final = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
-_PORT: Final = 8000
 _STEP_TOKENS: Final = 8192
 
 
@@ -37,8 +36,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--config", type=Path, help="config.json of another model")
+    parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--streams", type=int, nargs="+", default=_STREAMS)
-    parser.add_argument("arguments", nargs="*", default=["--max-model-len=16384", "--dtype=bfloat16"], help="of vLLM")
+    parser.add_argument("--vllm", default="--max-model-len=16384 --dtype=bfloat16", help="arguments of vLLM")
     arguments = parser.parse_args()
     if arguments.config:
         config = json.loads(arguments.config.read_text(encoding="utf-8"))
@@ -46,10 +46,11 @@ def main() -> None:
         config = shape(**yaml.safe_load(_PLAN.read_text(encoding="utf-8"))["model"])
     os.environ |= _ENVIRONMENT
     start = time.monotonic()
-    with calibrate.started(arguments.arguments, config, "", _STEP_TOKENS, _PORT) as pid:
+    with calibrate.started(arguments.vllm.split(), config, "", _STEP_TOKENS, arguments.port) as pid:
         _tell(f"vLLM took {time.monotonic() - start:.0f} s to start")
         try:
-            found = asyncio.run(_measured(Server(f"http://127.0.0.1:{_PORT}", pid, config["vocab_size"]), arguments))
+            server = Server(f"http://127.0.0.1:{arguments.port}", pid, config["vocab_size"])
+            found = asyncio.run(_measured(server, arguments))
         finally:
             shutil.copy(f"/proc/{pid}/fd/1", f"{arguments.out}.log")
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -60,12 +61,11 @@ async def _measured(server: Server, arguments: argparse.Namespace) -> dict[str, 
     measuring = Measuring(server, _STEP_TOKENS, max(arguments.streams), 300, quick=False)
     await measuring.api_server()
     waits = []
-    async with measuring.held(max(arguments.streams), _PROMPT, server.longest - _PROMPT - 1) as held:
-        for number in sorted(arguments.streams, reverse=True):
-            await measuring.keep(held, number)
+    for number in arguments.streams:
+        async with measuring.held(number, _PROMPT, server.longest - _PROMPT - 1):
             waits.append({"running": number, **await _probed(server)})
             _tell(json.dumps(waits[-1]))
-    about = {"vllm": server.version, "cores": os.cpu_count(), "arguments": arguments.arguments}
+    about = {"vllm": server.version, "cores": os.cpu_count(), "arguments": arguments.vllm}
     return {"about": about, "servers": measuring.servers, "waits": waits, "notes": measuring.notes}
 
 
