@@ -24,6 +24,7 @@ from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
 from pdinference.planning.memory.model.model_facts import model_facts
+from pdinference.simulation.api_servers import ApiServers
 from pdinference.simulation.arrangement import Arrangement, EngineKind
 from pdinference.simulation.engine import Limits
 from pdinference.simulation.run import simulate
@@ -121,7 +122,7 @@ def _kinds(measured: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind,
 
     def kind(calibration: Calibration, service: Service) -> EngineKind:
         steps = StepModel(work, device, calibration)
-        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, service.token_out)
+        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
         return EngineKind(steps, limits, prefix_caching=False)
 
     return [
