@@ -59,7 +59,9 @@ class RequestTimes(Strict):
     request: _Seconds
     prompt_token: _Seconds
     token_out: _Seconds
+    token_merged: _Seconds = 0.0
     step_out: _Seconds = 0.0
+    request_cpu: _Seconds = 0.0
 
     @property
     def service(self) -> Service:
@@ -147,7 +149,14 @@ def request_times(measured: Measurement) -> RequestTimes:
     """Times beside the engine that a measurement determines."""
     request, prompt_token = service_of(measured.overheads)
     if servers := server_times(measured.servers):
-        return RequestTimes(request=request, prompt_token=prompt_token, token_out=servers.token, step_out=servers.step)
+        return RequestTimes(
+            request=request,
+            prompt_token=prompt_token,
+            token_out=servers.token + servers.event,
+            token_merged=servers.token,
+            step_out=servers.step,
+            request_cpu=servers.request,
+        )
     return RequestTimes(request=request, prompt_token=prompt_token, token_out=measured.token_cpu)
 
 
