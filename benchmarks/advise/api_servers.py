@@ -1,8 +1,8 @@
 """Times of an API server, and how long requests wait for it, from a measurement of `benchmarks.on_gpu.api_server`.
 
-`uv run --no-sync python -m benchmarks.advise.api_servers FILE` prints the CPU times that its windows give. For each number
-of streams it prints the wait that they predict, and the measured one: the time to the first token less the engine's
-own. Nothing is fitted to the waits.
+`uv run --no-sync python -m benchmarks.advise.api_servers FILE` prints the CPU times that its windows give. For each
+number of streams it prints the wait that they predict, if the server keeps up, and the measured one: the time to the
+first token less the engine's own. Nothing is fitted to the waits.
 """
 
 import json
@@ -27,10 +27,7 @@ def main() -> None:
     times = server_times(map(ServerWindow.model_validate, found["servers"]))
     if times is None:
         raise SystemExit("The windows are too few.")
-    print(
-        f"token {1e6 * (times.token + times.event):.1f} us, of which {1e6 * times.event:.1f} for its event; "
-        f"step {1e6 * times.step:.0f} us; request {1e3 * times.request:.2f} ms"
-    )
+    print(f"token {1e6 * times.token:.1f} us, step {1e6 * times.step:.0f} us, request {1e3 * times.request:.2f} ms")
     print("| running | step ms | cores for tokens | wait ms: predicted / measured |\n| ---: | ---: | ---: | --- |")
     servers = ApiServers(1, _service(times))
     for wait in found["waits"]:
@@ -43,20 +40,16 @@ def main() -> None:
 
 
 def _service(times: ServerTimes) -> Service:
-    return replace(
-        SERVICE,
-        token_out=times.token + times.event,
-        token_merged=times.token,
-        step_out=times.step,
-        request_cpu=times.request,
-    )
+    return replace(SERVICE, token_out=times.token, step_out=times.step, request_cpu=times.request)
 
 
 def _wait(servers: ApiServers, running: int, step: float) -> float:
     """Median seconds of a request at the API server, whenever in a step it comes."""
     own, reading = servers.service.request_cpu, _PROBES_A_SECOND * servers.service.request_cpu
-    waits = [servers.waiting(running, step, step * phase / _PHASES, reading) for phase in range(_PHASES)]
-    return own + median(waits) + servers.writing(running)
+    writing = servers.writing(running)
+    phases = [step * phase / _PHASES for phase in range(_PHASES)]
+    waits = [servers.waiting(running, step, phase, max(0.0, writing - phase), reading) for phase in phases]
+    return own + median(waits) + writing
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pdinference.performance.service import SERVICE
 from pdinference.simulation.api_servers import ApiServers
 from tests.simulation.event_loop import EventLoop
 
-_RUNNING: Final = 155
+_RUNNING: Final = 120
 _STEP_S: Final = 0.010
 _REQUEST_S: Final = 0.002
 _RATE: Final = 10
@@ -30,7 +30,8 @@ def _by_formula(use: float) -> float:
     times = []
     for _ in range(500):
         passed = chance.uniform(0, _STEP_S)
-        waiting = servers.waiting(_RUNNING, _STEP_S, passed, reading=_RATE * _REQUEST_S)
+        backlog = max(0.0, servers.writing(_RUNNING) - passed)
+        waiting = servers.waiting(_RUNNING, _STEP_S, passed, backlog, reading=_RATE * _REQUEST_S)
         steps = math.floor((passed + _REQUEST_S + waiting) / _STEP_S) + 3
         times.append(steps * _STEP_S - passed + servers.writing(_RUNNING))
     return median(times)
@@ -53,6 +54,16 @@ def test_a_full_api_server_delays_a_request_by_all_tokens_for_each_turn(use: flo
 
 
 def test_two_api_servers_have_half_of_the_tokens_each() -> None:
-    one, two = (_servers(1.0, number).waiting(_RUNNING, _STEP_S, 0.0, reading=0.0) for number in (1, 2))
+    one, two = (
+        servers.waiting(_RUNNING, _STEP_S, 0.0, servers.writing(_RUNNING), reading=0.0)
+        for servers in (_servers(1.0, number) for number in (1, 2))
+    )
     assert one == pytest.approx(20 * _STEP_S - _REQUEST_S)
     assert two < 0.01
+
+
+def test_the_work_of_a_full_api_server_grows_above_128_requests() -> None:
+    servers = ApiServers(1, replace(SERVICE, token_out=0.0001, step_out=0.001))
+    assert servers.backlog(0.021, 200, steps=10, seconds=0.15) == pytest.approx(0.021 + 10 * 0.021 - 0.15)
+    assert servers.backlog(0.021, 200, steps=10, seconds=0.25) == pytest.approx(0.021)
+    assert servers.backlog(0.013, 120, steps=10, seconds=0.05) == pytest.approx(0.013)

@@ -18,8 +18,9 @@ from pdinference.simulation.gaps import Gaps
 from pdinference.simulation.job import Job
 from tests.simulation.llama import STEPS
 
-SERVERS = ApiServers(1, replace(SERVICE, token_merged=0.0))
-LIMITS = Limits(step_tokens=8192, requests=256, kv_tokens=900_000, block=128, servers=SERVERS, lookahead=False)
+LIMITS = Limits(
+    step_tokens=8192, requests=256, kv_tokens=900_000, block=128, servers=ApiServers(1, SERVICE), lookahead=False
+)
 
 
 class Seen:

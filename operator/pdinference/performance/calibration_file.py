@@ -59,7 +59,6 @@ class RequestTimes(Strict):
     request: _Seconds
     prompt_token: _Seconds
     token_out: _Seconds
-    token_merged: _Seconds = 0.0
     step_out: _Seconds = 0.0
     request_cpu: _Seconds = 0.0
 
@@ -152,8 +151,7 @@ def request_times(measured: Measurement) -> RequestTimes:
         return RequestTimes(
             request=request,
             prompt_token=prompt_token,
-            token_out=servers.token + servers.event,
-            token_merged=servers.token,
+            token_out=servers.token,
             step_out=servers.step,
             request_cpu=servers.request,
         )

@@ -15,8 +15,7 @@ class Service:
         hand_over: From P's answer to D's queue: the answer through the router, and the second request.
         hiccup_share: Share of requests that wait for the CPU of the router or an API server.
         hiccup: How long they wait, as a mean.
-        token_out: CPU time of the API server for each token of an answer that it writes as an event of its own.
-        token_merged: The part of it that remains if several tokens become one event, for each token.
+        token_out: CPU time of the API server for each token of an answer.
         step_out: CPU time of the API server for each step that gives tokens.
         request_cpu: CPU time of the API server for each request.
         turns: How often a request waits for its turn in the API server's event loop, up to its first token.
@@ -26,7 +25,6 @@ class Service:
     prompt_token: float
     hand_over: float
     token_out: float
-    token_merged: float
     step_out: float
     request_cpu: float
     turns: float
@@ -39,9 +37,8 @@ SERVICE: Final = Service(
     prompt_token=0.0000005,
     hand_over=0.0127,
     token_out=0.000045,
-    token_merged=0.000015,
-    step_out=0.0,
-    request_cpu=0.002,
+    step_out=0.00043,
+    request_cpu=0.0022,
     turns=20,
     hiccup_share=0.03,
     hiccup=0.02,

@@ -1,15 +1,19 @@
 """How long requests and tokens wait for vLLM's API servers.
 
 An API server is one thread with an event loop. Each step of the engine gives it a token of each running request. The
-engine does not wait for it: messages between both are not limited (`make_zmq_socket` in vllm/utils/network_utils.py). A
-server that is behind writes several tokens of a request as one event (`RequestOutputCollector` in
-vllm/v1/engine/output_processor.py). A request takes many turns of the loop until its first token is written. While the
-server writes the tokens of a step, it gets one turn.
+engine does not wait for it: messages between both are not limited (`make_zmq_socket` in vllm/utils/network_utils.py),
+so the work that is left can grow. A step of more than 128 requests is handled in parts, with a turn of the loop after
+each (`output_handler` in vllm/v1/engine/async_llm.py). Up to 128, a server that is behind writes the tokens of several
+steps as one event. A request takes many turns until its first token is written.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from pdinference.performance.service import Service
+
+_PART: Final = 128
+"""VLLM_V1_OUTPUT_PROC_CHUNK_SIZE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +32,43 @@ class ApiServers:
         """Seconds in which the busiest one writes a token of each running request."""
         return self.service.step_out + self._of_one(running) * self.service.token_out
 
-    def shortest_step(self, running: int) -> float:
-        """Seconds of a step below which it gets ever more behind, although it writes many tokens as one event."""
-        return self._of_one(running) * self.service.token_merged
+    def backlog(self, before: float, running: int, steps: int, seconds: float) -> float:
+        """Seconds of work that it has left when a number of steps has ended.
 
-    def waiting(self, running: int, step: float, passed: float, reading: float) -> float:
+        Args:
+            before: Seconds of work that were left when they began.
+            running: Running requests.
+            steps: Number of steps.
+            seconds: What they took together.
+        """
+        writing = self.writing(running)
+        if self._of_one(running) <= _PART:
+            return writing
+        return max(writing, before + steps * writing - seconds)
+
+    def waiting(self, running: int, step: float, passed: float, backlog: float, reading: float) -> float:
         """Seconds that a request waits for its turns, beside the CPU time that these take.
 
         Args:
             running: Running requests.
             step: Seconds of a step.
-            passed: Seconds of the step under way that have passed. The tokens of the step before it are written first.
+            passed: Seconds of the step under way that have passed.
+            backlog: Seconds of work that is left now.
             reading: Share of time that requests take.
         """
-        service, busy = self.service, self.writing(running) + reading * step
-        if busy >= step:
-            return max(0.0, service.turns * busy - service.request_cpu)
+        service, writing = self.service, self.writing(running) + reading * step
+        round_of_loop = writing / -(-self._of_one(running) // _PART)
         left, turn, seconds = service.turns, service.request_cpu / service.turns, 0.0
         while True:
-            if passed < busy:
-                seconds += busy - passed
-                passed = busy
-                left -= 1
+            busy = min(backlog, step - passed)
+            turns = max(busy / round_of_loop, float(0 < busy == backlog))
+            if turns >= left:
+                return max(0.0, seconds + busy * left / turns - service.request_cpu)
+            left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
             turns = (step - passed) / turn
             if turns >= left:
                 return max(0.0, seconds + left * turn - service.request_cpu)
-            left -= turns
-            seconds += step - passed
-            passed = 0.0
+            left, seconds, passed, backlog = left - turns, seconds + step - passed, 0.0, backlog + writing
 
     def _of_one(self, running: int) -> int:
         return -(-running // self.number)

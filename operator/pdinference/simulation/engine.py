@@ -88,7 +88,7 @@ class Engine:
         stepping: Seconds of all steps.
         steps: Steps that gave tokens.
         generated: Tokens.
-        writing: Seconds in which an API server writes the tokens of the step that ended last.
+        backlog: Seconds of work that the busiest API server had left at the end of the last step.
         finished: Requests that have ended.
         most_kv: Most KV tokens that were in use at the beginning of a step.
         preemptions: How often a request lost its KV cache.
@@ -116,7 +116,7 @@ class Engine:
         self.stepping = 0.0
         self.steps = 0
         self.generated = 0
-        self.writing = 0.0
+        self.backlog = 0.0
         self.finished = 0
         self._decoded = 0
         self._token_seconds = 0.0
@@ -155,21 +155,32 @@ class Engine:
         running = len(self._running)
         return self._context + running * (self._rounds + self._limits.block / 2) + self._reserved
 
-    def waiting_for_server(self, reading: float) -> float:
-        """Seconds that a request waits for its turns at an API server, if reading takes such a share of its time."""
-        running = len(self._running)
-        if not running:
-            return 0.0
-        step = max(self._decode_step(running), self._steps.calibration.shortest_step)
-        return self._limits.servers.waiting(running, step, min(step, self._passed()), reading)
+    def read(self, seconds: float, reading: float) -> float:
+        """Give a request to an API server, and return the seconds that it waits there for its turns.
 
-    def _passed(self) -> float:
-        """Seconds of the step under way that have passed."""
+        Args:
+            seconds: CPU seconds of it.
+            reading: Share of the time of API servers that requests take.
+        """
+        running, waiting = len(self._running), 0.0
+        if running:
+            step = max(self._decode_step(running), self._steps.calibration.shortest_step)
+            passed, backlog = self._server_now(running)
+            waiting = self._limits.servers.waiting(running, step, min(step, passed), backlog, reading)
+        self.backlog += seconds / self._limits.servers.number
+        return waiting
+
+    def _server_now(self, running: int) -> tuple[float, float]:
+        """Seconds of the step under way that have passed, and seconds of work that an API server has left."""
         if self._run is None:
-            return self._clock.now - max(self._before, 0.0)
+            passed = self._clock.now - max(self._before, 0.0)
+            return passed, max(0.0, self.backlog - passed)
         start, first, growth, _ = self._run
         seconds = self._clock.now - start
-        return seconds - _seconds_of(max(0, _steps_within(seconds, first, growth) - 1), first, growth)
+        steps = max(0, _steps_within(seconds, first, growth) - 1)
+        ended = _seconds_of(steps, first, growth)
+        backlog = self.backlog if not steps else self._limits.servers.backlog(self.backlog, running, steps, ended)
+        return seconds - ended, max(0.0, backlog - (seconds - ended))
 
     def submit(self, job: Job) -> None:
         """Take a request."""
@@ -310,7 +321,7 @@ class Engine:
         running, kv, ahead = len(self._running), self._kv_seconds(), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
-        seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.servers.shortest_step(running))
+        seconds = max(seconds, self._steps.calibration.shortest_step)
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -320,7 +331,8 @@ class Engine:
         self._gaps.add(seconds, len(self._running))
         self._token_seconds += seconds * len(self._running)
         self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
-        self.writing = self._limits.servers.writing(len(self._running) + len(ended))
+        running = len(self._running) + len(ended)
+        self.backlog = self._limits.servers.backlog(self.backlog, running, 1, seconds)
         self._round(1)
         for job in ended:
             self._token(job)
@@ -334,7 +346,7 @@ class Engine:
             self._preempt()
             running = len(self._running)
         steps = self._steps
-        least = max(steps.calibration.shortest_step, self._limits.servers.shortest_step(running))
+        least = steps.calibration.shortest_step
         first = self._decode_step(running)
         growth = running * steps.kv_token
         if first < least:
@@ -371,7 +383,7 @@ class Engine:
         self._token_seconds += seconds * len(self._running)
         self._before = self._clock.now - (first + growth * (number - 1))
         self._launched = self._before + self._steps.launch(len(self._running))
-        self.writing = self._limits.servers.writing(len(self._running))
+        self.backlog = self._limits.servers.backlog(self.backlog, len(self._running), number, seconds)
         self._round(number)
         self._begin()
 

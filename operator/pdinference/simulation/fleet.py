@@ -231,12 +231,12 @@ class Fleet:
 
 
 def _first(request: Request, pod: SimulatedPod, at: float) -> None:
-    request.first_at = at + pod.engine.writing
+    request.first_at = at + pod.engine.backlog
 
 
 def _done(request: Request, pod: SimulatedPod, sent: Sent, at: float) -> None:
     pod.end(sent, request.arrival.prompt, request.arrival.answer, at)
-    request.done_at = max(request.first_at, at + pod.engine.writing)
+    request.done_at = max(request.first_at, at + pod.engine.backlog)
 
 
 def _nothing(_at: float) -> None:

@@ -85,7 +85,8 @@ class SimulatedPod:
     def read(self, now: float, seconds: float) -> float:
         """When a request that comes now is read. The API server that is free first takes it, beside its tokens."""
         servers = self.engine.limits.servers
-        waiting = self.engine.waiting_for_server(self.read_seconds / servers.number / now if now else 0.0)
+        reading = self.read_seconds / servers.number / now if now else 0.0
+        waiting = self.engine.read(seconds + servers.service.request_cpu, reading)
         busy = len(self.reading) == servers.number
         begins = max(now, heappop(self.reading)) if busy else now
         heappush(self.reading, begins + seconds)
