@@ -1,24 +1,41 @@
-"""Times of an API server, and how long requests wait for it, from a measurement of `benchmarks.on_gpu.api_server`.
+"""An API server's times from a measurement of `benchmarks.on_gpu.api_server`, and its waits predicted with them.
 
-`uv run --no-sync python -m benchmarks.advise.api_servers FILE` prints the CPU times that its windows give. For each
-number of streams it prints the wait that they predict, if the server keeps up, and the measured one: the time to the
-first token less the engine's own. Nothing is fitted to the waits.
+`uv run --no-sync python -m benchmarks.advise.api_servers FILE PRODUCT` prints the CPU times that its windows give.
+For each number of streams it simulates the short requests beside them, with the shares of the H200 for PRODUCT's steps.
+Nothing is fitted to the measured times of these requests.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Final
 
-from pdinference.performance.api_server import ServerTimes, server_times
+from benchmarks.advise.predicted import SETTINGS
+from benchmarks.llama import CONFIG
+from pdinference.performance.api_server import server_times
+from pdinference.performance.calibration import calibration_of
+from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.measurement import ServerWindow
 from pdinference.performance.service import SERVICE, Service
+from pdinference.performance.step import StepModel
+from pdinference.performance.work import work_of
+from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.simulation.api_servers import ApiServers
+from pdinference.simulation.arrangement import Arrangement, EngineKind
+from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.engine import Limits
+from pdinference.simulation.outcome import Times
+from pdinference.simulation.run import simulate
 
-_PROBES_A_SECOND: Final = 10
-_PHASES: Final = 100
+_BLOCK: Final = 16
+_KV_TOKENS: Final = 400_000
+"""About what 80 GB hold; the streams need less."""
+_FIRST_S: Final = 2.0
+_LAST_S: Final = 7.0
+_RATE: Final = 10
+"""When the short requests come, after the streams: about a second for the program that sends them to start."""
 
 
 def main() -> None:
@@ -27,29 +44,32 @@ def main() -> None:
     times = server_times(map(ServerWindow.model_validate, found["servers"]))
     if times is None:
         raise SystemExit("The windows are too few.")
-    print(f"token {1e6 * times.token:.1f} us, step {1e6 * times.step:.0f} us, request {1e3 * times.request:.2f} ms")
-    print("| running | step ms | cores for tokens | wait ms: predicted / measured |\n| ---: | ---: | ---: | --- |")
-    servers = ApiServers(1, _service(times))
+    print(
+        f"token {1e6 * times.token:.1f} us, step {1e6 * times.step:.0f} us, request {1e3 * times.request:.2f} ms\n"
+        "| streams | TTFT p50 ms: predicted / measured | p90 |\n| ---: | --- | --- |"
+    )
+    own = replace(SERVICE, token_out=times.token, step_out=times.step, request_cpu=times.request)
     for wait in found["waits"]:
-        running, step = wait["running"], wait["step_ms"] / 1000
-        measured = wait["ttft_ms"]["p50"] - wait["engine_ms"]
-        print(
-            f"| {running} | {1000 * step:.2f} | {servers.writing(running) / step:.2f} "
-            f"| {1000 * _wait(servers, running, step):.1f} / {measured:.1f} |"
-        )
+        predicted = _first_tokens(_arrangement(sys.argv[2], own), wait["running"])
+        cells = (f"{1000 * predicted.at(at):,.0f} / {wait['ttft_ms'][f'p{at}']:,.0f}" for at in (50, 90))
+        print(f"| {wait['running']} | {' | '.join(cells)} |")
 
 
-def _service(times: ServerTimes) -> Service:
-    return replace(SERVICE, token_out=times.token, step_out=times.step, request_cpu=times.request)
+def _arrangement(product: str, service: Service) -> Arrangement:
+    """One engine that does both."""
+    work = work_of(model_facts(CONFIG), replace(SETTINGS, block_size=_BLOCK))
+    steps = StepModel(work, DEVICES[device_key(product)], calibration_of(product))
+    limits = Limits(SETTINGS.max_num_batched_tokens, SETTINGS.max_num_seqs, _KV_TOKENS, _BLOCK, ApiServers(1, service))
+    return Arrangement(EngineKind(steps, limits, prefix_caching=False), 1, service=service)
 
 
-def _wait(servers: ApiServers, running: int, step: float) -> float:
-    """Median seconds of a request at the API server, whenever in a step it comes."""
-    own, reading = servers.service.request_cpu, _PROBES_A_SECOND * servers.service.request_cpu
-    writing = servers.writing(running)
-    phases = [step * phase / _PHASES for phase in range(_PHASES)]
-    waits = [servers.waiting(running, step, phase, max(0.0, writing - phase), reading) for phase in phases]
-    return own + median(waits) + writing
+def _first_tokens(arrangement: Arrangement, streams: int) -> Times:
+    load = [*(Arrival(0.0, 64, 16_000) for _ in range(streams)), *_short()]
+    return simulate(arrangement, load, warm_up=_FIRST_S, until=_LAST_S).outcome.ttft
+
+
+def _short() -> Iterator[Arrival]:
+    return (Arrival(_FIRST_S + number / _RATE, 16, 2) for number in range(round((_LAST_S - _FIRST_S) * _RATE)))
 
 
 if __name__ == "__main__":
