@@ -16,13 +16,15 @@ from typing import Any, Final
 from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
 from benchmarks.on_gpu.loads import Load
 from pdinference.performance.calibration import Calibration, calibration_of
+from pdinference.performance.calibration_file import request_times
 from pdinference.performance.devices import Device, device_of
-from pdinference.performance.fitting import fit, service_of
+from pdinference.performance.fitting import fit
 from pdinference.performance.measurement import Measurement
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
 from pdinference.planning.memory.model.model_facts import model_facts
+from pdinference.simulation.api_servers import ApiServers
 from pdinference.simulation.arrangement import Arrangement, EngineKind
 from pdinference.simulation.engine import Limits
 from pdinference.simulation.run import simulate
@@ -116,12 +118,11 @@ def _kinds(measured: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind,
     """The engine by the built-in calibration, and by its own."""
     work, device = _counted(measured)
     fitted = fit(measured.points, work, device, product=_PRODUCT, step_tokens=measured.step_tokens)
-    request, prompt_token = service_of(measured.overheads)
-    own = replace(SERVICE, request=request, prompt_token=prompt_token, token_out=measured.token_cpu)
+    own = request_times(measured).service
 
     def kind(calibration: Calibration, service: Service) -> EngineKind:
         steps = StepModel(work, device, calibration)
-        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, service.token_out)
+        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
         return EngineKind(steps, limits, prefix_caching=False)
 
     return [

@@ -50,4 +50,4 @@ def token_seconds(cache_tokens: float, context: float) -> float:
     """
     of = kind(Role.DECODE)
     running = max(1, min(of.limits.requests, round(cache_tokens / context)))
-    return max(of.steps.decode(running) + cache_tokens * of.steps.kv_token, of.limits.shortest_step(running))
+    return of.steps.decode(running) + cache_tokens * of.steps.kv_token

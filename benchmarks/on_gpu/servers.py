@@ -41,6 +41,11 @@ _SHAPE: Final[dict[str, Any]] = {
 """Llama-3.2-1B, with a smaller vocabulary."""
 
 
+def shape(**changes: Any) -> dict[str, Any]:
+    """A model's configuration, which differs from that of Llama-3.2-1B in some members."""
+    return _SHAPE | changes
+
+
 def write_model(folder: Path, **changes: Any) -> None:
     """Write a configuration and a tokenizer of one token a word: a text has exactly the tokens that it was made of.
 
@@ -49,8 +54,8 @@ def write_model(folder: Path, **changes: Any) -> None:
         changes: Members of the configuration that differ from those of Llama-3.2-1B.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    shape = _SHAPE | changes
-    words = shape["vocab_size"]
+    config = shape(**changes)
+    words = config["vocab_size"]
     vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{number}": number for number in range(3, words)}
     special = [
         {"id": number, "content": word, "special": True}
@@ -70,7 +75,7 @@ def write_model(folder: Path, **changes: Any) -> None:
     }
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     files = {
-        "config.json": shape,
+        "config.json": config,
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8192, **names},
         "special_tokens_map.json": names,

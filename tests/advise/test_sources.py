@@ -79,8 +79,8 @@ def test_the_api_servers_of_the_file_are_those_of_the_engines(part: str, role: i
     split = engines.build(Layout(GROUP, GROUP, parse_transports(("nvlink",))[0]))
     assert split.arrangement.split is not None
     kinds = split.arrangement.split.kind, split.arrangement.kind
-    assert kinds[role].limits.servers == 4
-    assert kinds[1 - role].limits.servers == (4 if part == "engine" else 1)
+    assert kinds[role].limits.servers.number == 4
+    assert kinds[1 - role].limits.servers.number == (4 if part == "engine" else 1)
     assert split.source is Source.EXTRAPOLATED  # times with several were not measured where one is full
 
 
@@ -91,7 +91,7 @@ def test_the_times_beside_the_engine_are_those_of_an_own_calibration() -> None:
         arrangement = built(configs.LLAMA_8B, layout, calibration).arrangement
         service = arrangement.service
         assert (service.request, service.prompt_token, service.token_out) == (0.1, 0.001, 0.0001)
-        assert arrangement.kind.limits.token_out == 0.0001
+        assert arrangement.kind.limits.servers.service.token_out == 0.0001
         assert service.hand_over == SERVICE.hand_over  # it is not measured without a split
 
 

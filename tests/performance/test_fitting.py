@@ -34,6 +34,10 @@ KINDS: list[dict[str, Any]] = [
     *({"kind": "mixed", "tokens": n, "running": 16, "context": 500} for n in (250, 1000, 4000)),
     {"kind": "backlog", "tokens": 1024, "running": 1, "context": 500},
 ]
+MEASUREMENT = Measurement(
+    api_version="pdinference.io/measurement-v1", vllm="0.32.0", date="2026-11-23", step_tokens=STEP_TOKENS, points=(),
+    overheads=(Overhead(tokens=1000, seconds=0.003),), token_cpu=4e-5,
+)  # fmt: skip
 SHARE = st.floats(0.3, 0.95)
 CALIBRATIONS = st.builds(
     lambda shares, scale: replace(
@@ -148,7 +152,7 @@ def test_time_beside_the_engine_is_a_line() -> None:
 
 def test_a_file_gives_back_the_calibration_and_the_device() -> None:
     found = fitted(measured(H200, 0.0))
-    file = file_of(found, DEVICE, (0.002, 1e-6, 4e-5), vllm="0.32.0", model="llama", date="2026-11-23")
+    file = file_of(found, DEVICE, MEASUREMENT, model="llama")
     read = load(file.document())
     assert read == file
     assert read.calibration == found.calibration
@@ -160,8 +164,6 @@ def test_a_file_gives_back_the_calibration_and_the_device() -> None:
     [("parameters", {"compute": 2}), ("peaks", {}), ("apiVersion", "v1"), ("points", [{}] * 501), ("more", 1)],
 )
 def test_a_file_with_a_fault_is_refused_with_its_place(path: str, value: object) -> None:
-    document = file_of(
-        fitted(measured(H200, 0.0)), DEVICE, (0, 0, 0), vllm="0.32.0", model="llama", date="2026-11-23"
-    ).document()
+    document = file_of(fitted(measured(H200, 0.0)), DEVICE, MEASUREMENT, model="llama").document()
     with pytest.raises(InvalidCalibrationError, match=path):
         load({**document, path: value})

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdinference.performance.service import SERVICE
 from pdinference.performance.step import StepModel
+from pdinference.simulation.api_servers import ApiServers
 from pdinference.simulation.arrivals import Arrival
 from pdinference.simulation.clock import Clock
 from pdinference.simulation.engine import Engine, Limits
@@ -16,7 +18,9 @@ from pdinference.simulation.gaps import Gaps
 from pdinference.simulation.job import Job
 from tests.simulation.llama import STEPS
 
-LIMITS = Limits(step_tokens=8192, requests=256, kv_tokens=900_000, block=128, token_out=0.0, lookahead=False)
+LIMITS = Limits(
+    step_tokens=8192, requests=256, kv_tokens=900_000, block=128, servers=ApiServers(1, SERVICE), lookahead=False
+)
 
 
 class Seen:
@@ -120,7 +124,7 @@ ARRIVALS = st.lists(
 )
 SMALL = st.builds(
     Limits, st.sampled_from([512, 2048, 8192]), st.sampled_from([2, 256]), st.sampled_from([25_000, 900_000]),
-    st.just(128), st.just(0.00005), st.booleans(),
+    st.just(128), st.just(ApiServers(1, SERVICE)), st.booleans(),
 )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def _group(group: Group, limits: Limits) -> dict[str, Any]:
         "tokensPerStep": limits.step_tokens,
         "requestsPerStep": limits.requests,
         "kvCacheTokens": limits.kv_tokens,
-        "apiServers": limits.servers,
+        "apiServers": limits.servers.number,
     }
 
 

@@ -114,7 +114,7 @@ def _tokens_a_second(kind: EngineKind, demand: Demand, itl: float, prompts: floa
 
     def seconds(running: int) -> float:
         step = kind.steps.decode_step(running, demand.context)
-        return max(step, kind.limits.shortest_step(running)) / (1 - prompts)
+        return step / (1 - prompts)
 
     running = _largest(most, lambda number: seconds(number) <= itl)
     return running / seconds(running) if running else 0.0

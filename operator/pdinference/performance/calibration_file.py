@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from pdinference.performance.api_server import server_times
 from pdinference.performance.calibration import Calibration, Source
 from pdinference.performance.devices import Device
-from pdinference.performance.fitting import Fit
-from pdinference.performance.measurement import Point, Strict
+from pdinference.performance.fitting import Fit, service_of
+from pdinference.performance.measurement import Measurement, Point, Strict
 from pdinference.performance.service import SERVICE, Service
 from pdinference.planning.memory.model.shape import ModelFacts
 
@@ -53,11 +54,19 @@ class Peaks(Strict):
 
 
 class RequestTimes(Strict):
-    """Seconds beside the engine, without a router; 0 where they were not measured."""
+    """Seconds beside the engine, without a router, as in `Service`; 0 where they were not measured."""
 
     request: _Seconds
     prompt_token: _Seconds
     token_out: _Seconds
+    step_out: _Seconds = 0.0
+    request_cpu: _Seconds = 0.0
+
+    @property
+    def service(self) -> Service:
+        """The same; what was not measured is built in."""
+        measured = {name: seconds for name, seconds in self.model_dump(by_alias=False).items() if seconds}
+        return replace(SERVICE, **measured)
 
 
 class MeasuredPoint(Point):
@@ -106,8 +115,7 @@ class CalibrationFile(Strict):
     @property
     def times_of_requests(self) -> Service:
         """Times beside the engine; what was not measured is built in."""
-        measured = {name: seconds for name, seconds in self.service.model_dump(by_alias=False).items() if seconds}
-        return replace(SERVICE, **measured)
+        return self.service.service
 
     def document(self) -> dict[str, Any]:
         """The file as JSON data."""
@@ -136,29 +144,39 @@ def load(document: object) -> CalibrationFile:
         ) from None
 
 
-def file_of(
-    found: Fit, device: Device, service: tuple[float, float, float], *, vllm: str, model: str, date: str
-) -> CalibrationFile:
+def request_times(measured: Measurement) -> RequestTimes:
+    """Times beside the engine that a measurement determines."""
+    request, prompt_token = service_of(measured.overheads)
+    if servers := server_times(measured.servers):
+        return RequestTimes(
+            request=request,
+            prompt_token=prompt_token,
+            token_out=servers.token,
+            step_out=servers.step,
+            request_cpu=servers.request,
+        )
+    return RequestTimes(request=request, prompt_token=prompt_token, token_out=measured.token_cpu)
+
+
+def file_of(found: Fit, device: Device, measured: Measurement, *, model: str) -> CalibrationFile:
     """The file of a fit.
 
     Args:
         found: The fit.
         device: The peak rates that it used.
-        service: Seconds of a request, of a prompt token and of a token of an answer beside the engine.
-        vllm: Version of vLLM.
+        measured: What it was fitted to.
         model: The model that was measured.
-        date: When.
     """
     values = {name: getattr(found.calibration, name) for name in Parameters.model_fields}
     return CalibrationFile(
         product=found.calibration.product,
-        vllm=vllm,
+        vllm=measured.vllm,
         model=model,
-        date=date,
+        date=measured.date,
         assumed=found.assumed,
         peaks=Peaks(flops=device.flops, flops8=device.flops8, bandwidth=device.bandwidth, links=device.links),
         parameters=Parameters(**values),
-        service=RequestTimes(request=service[0], prompt_token=service[1], token_out=service[2]),
+        service=request_times(measured),
         points=tuple(
             MeasuredPoint(**each.point.model_dump(by_alias=False), predicted=each.predicted, held_out=each.held_out)
             for each in found.residuals

@@ -9,6 +9,7 @@ from pdinference.performance.step import StepModel
 
 _Tokens = Annotated[int, Field(ge=0, le=10_000_000)]
 _Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 _Text = Annotated[str, Field(max_length=300)]
 
 
@@ -49,6 +50,26 @@ class Overhead(Strict):
     seconds: Annotated[float, Field(ge=-3600, le=3600, allow_inf_nan=False)]
 
 
+class ServerWindow(Strict):
+    """What the API server did each second of a window.
+
+    Attributes:
+        running: Requests that were running.
+        cores: CPU seconds of its process.
+        steps: Steps of the engine.
+        tokens: Generated tokens.
+        events: Events of the streams: fewer than tokens, if it was behind.
+        requests: Requests that ended.
+    """
+
+    running: Annotated[int, Field(ge=0, le=100_000)]
+    cores: _Amount
+    steps: _Amount
+    tokens: _Amount
+    events: _Amount
+    requests: _Amount
+
+
 class Measurement(Strict):
     """The result of the measuring program.
 
@@ -58,7 +79,8 @@ class Measurement(Strict):
         vllm: Version of vLLM.
         step_tokens: `max-num-batched-tokens`.
         overheads: Seconds of requests beside the engine.
-        token_cpu: CPU seconds of the API server for a token; 0 if it was not measured.
+        servers: CPU time of the API server.
+        token_cpu: CPU seconds of it for a token, by programs that did not measure `servers`.
         notes: What was left out.
     """
 
@@ -70,6 +92,7 @@ class Measurement(Strict):
     step_tokens: Annotated[int, Field(ge=1, le=10_000_000)]
     points: Annotated[tuple[Point, ...], Field(max_length=500)]
     overheads: Annotated[tuple[Overhead, ...], Field(max_length=500)] = ()
+    servers: Annotated[tuple[ServerWindow, ...], Field(max_length=100)] = ()
     token_cpu: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
     notes: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
 

@@ -16,12 +16,18 @@ class Service:
         hiccup_share: Share of requests that wait for the CPU of the router or an API server.
         hiccup: How long they wait, as a mean.
         token_out: CPU time of the API server for each token of an answer.
+        step_out: CPU time of the API server for each step that gives tokens.
+        request_cpu: CPU time of the API server for each request.
+        turns: How often a request waits for its turn in the API server's event loop, up to its first token.
     """
 
     request: float
     prompt_token: float
     hand_over: float
     token_out: float
+    step_out: float
+    request_cpu: float
+    turns: float
     hiccup_share: float
     hiccup: float
 
@@ -31,6 +37,9 @@ SERVICE: Final = Service(
     prompt_token=0.0000005,
     hand_over=0.0127,
     token_out=0.000045,
+    step_out=0.00043,
+    request_cpu=0.0022,
+    turns=20,
     hiccup_share=0.03,
     hiccup=0.02,
 )

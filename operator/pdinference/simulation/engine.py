@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.planning.memory.settings import Settings
+from pdinference.simulation.api_servers import ApiServers
 from pdinference.simulation.clock import Clock
 from pdinference.simulation.gaps import Gaps
 from pdinference.simulation.job import Job
@@ -32,19 +33,17 @@ class Limits:
         requests: `max-num-seqs`.
         kv_tokens: Tokens of its KV cache.
         block: Tokens of a block.
-        token_out: Seconds of an API server for each token.
+        servers: Its API servers.
         lookahead: Whether a step is scheduled while the one before runs, so that a new request misses one
             (asynchronous scheduling, `step_with_batch_queue` in vllm/v1/engine/core.py).
-        servers: API server processes (`api-server-count`). Each request belongs to one of them.
     """
 
     step_tokens: int
     requests: int
     kv_tokens: int
     block: int
-    token_out: float
+    servers: ApiServers
     lookahead: bool = True
-    servers: int = 1
 
     @classmethod
     def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE, servers: int = 1) -> "Limits":
@@ -54,23 +53,15 @@ class Limits:
             settings: Its settings.
             kv_tokens: Tokens of its KV cache.
             service: Times of its API servers.
-            servers: Number of them.
+            servers: Number of them (`api-server-count`).
         """
         return cls(
             step_tokens=settings.max_num_batched_tokens,
             requests=settings.max_num_seqs,
             kv_tokens=kv_tokens,
             block=settings.block_size,
-            token_out=service.token_out,
-            servers=servers,
+            servers=ApiServers(servers, service),
         )
-
-    def shortest_step(self, running: int) -> float:
-        """Seconds in which the API servers write a token of each running request, if they have as many requests each.
-
-        A step is no shorter: the busiest of them holds up the next one.
-        """
-        return -(-running // self.servers) * self.token_out
 
 
 class Progress(NamedTuple):
@@ -95,7 +86,9 @@ class Engine:
     Attributes:
         busy: Seconds of steps with prompt tokens.
         stepping: Seconds of all steps.
+        steps: Steps that gave tokens.
         generated: Tokens.
+        backlog: Seconds of work that the busiest API server had left at the end of the last step.
         finished: Requests that have ended.
         most_kv: Most KV tokens that were in use at the beginning of a step.
         preemptions: How often a request lost its KV cache.
@@ -121,7 +114,9 @@ class Engine:
         self._base: dict[int, float] = {}  # seconds of a decode step by running requests, without KV cache
         self.busy = 0.0
         self.stepping = 0.0
+        self.steps = 0
         self.generated = 0
+        self.backlog = 0.0
         self.finished = 0
         self._decoded = 0
         self._token_seconds = 0.0
@@ -159,6 +154,33 @@ class Engine:
         """KV tokens in use, with the unused part of each request's last block."""
         running = len(self._running)
         return self._context + running * (self._rounds + self._limits.block / 2) + self._reserved
+
+    def read(self, seconds: float, reading: float) -> float:
+        """Give a request to an API server, and return the seconds that it waits there for its turns.
+
+        Args:
+            seconds: CPU seconds of it.
+            reading: Share of the time of API servers that requests take.
+        """
+        running, waiting = len(self._running), 0.0
+        if running:
+            step = max(self._decode_step(running), self._steps.calibration.shortest_step)
+            passed, backlog = self._server_now(running)
+            waiting = self._limits.servers.waiting(running, step, min(step, passed), backlog, reading)
+        self.backlog += seconds / self._limits.servers.number
+        return waiting
+
+    def _server_now(self, running: int) -> tuple[float, float]:
+        """Seconds of the step under way that have passed, and seconds of work that an API server has left."""
+        if self._run is None:
+            passed = self._clock.now - max(self._before, 0.0)
+            return passed, max(0.0, self.backlog - passed)
+        start, first, growth, _ = self._run
+        seconds = self._clock.now - start
+        steps = max(0, _steps_within(seconds, first, growth) - 1)
+        ended = _seconds_of(steps, first, growth)
+        backlog = self.backlog if not steps else self._limits.servers.backlog(self.backlog, running, steps, ended)
+        return seconds - ended, max(0.0, backlog - (seconds - ended))
 
     def submit(self, job: Job) -> None:
         """Take a request."""
@@ -299,7 +321,7 @@ class Engine:
         running, kv, ahead = len(self._running), self._kv_seconds(), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
-        seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.shortest_step(running))
+        seconds = max(seconds, self._steps.calibration.shortest_step)
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -309,6 +331,8 @@ class Engine:
         self._gaps.add(seconds, len(self._running))
         self._token_seconds += seconds * len(self._running)
         self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
+        running = len(self._running) + len(ended)
+        self.backlog = self._limits.servers.backlog(self.backlog, running, 1, seconds)
         self._round(1)
         for job in ended:
             self._token(job)
@@ -322,11 +346,8 @@ class Engine:
             self._preempt()
             running = len(self._running)
         steps = self._steps
-        least = max(steps.calibration.shortest_step, self._limits.shortest_step(running))
-        base = self._base.get(running)
-        if base is None:
-            base = self._base[running] = steps.decode(running)
-        first = base + self._kv_seconds()
+        least = steps.calibration.shortest_step
+        first = self._decode_step(running)
         growth = running * steps.kv_token
         if first < least:
             first, growth = least, 0.0
@@ -344,6 +365,13 @@ class Engine:
         if self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
             self._shorten()
 
+    def _decode_step(self, running: int) -> float:
+        """Seconds of a step without prompts."""
+        base = self._base.get(running)
+        if base is None:
+            base = self._base[running] = self._steps.decode(running)
+        return base + self._kv_seconds()
+
     def _end_run(self, plan: int) -> None:
         if plan != self._plan or self._run is None:
             return
@@ -355,12 +383,14 @@ class Engine:
         self._token_seconds += seconds * len(self._running)
         self._before = self._clock.now - (first + growth * (number - 1))
         self._launched = self._before + self._steps.launch(len(self._running))
+        self.backlog = self._limits.servers.backlog(self.backlog, len(self._running), number, seconds)
         self._round(number)
         self._begin()
 
     def _round(self, number: int) -> None:
         """Each running request has got so many tokens; some have ended."""
         running = self._running
+        self.steps += number
         self.generated += number * len(running)
         self._decoded += number * len(running)
         self._rounds += number

@@ -187,7 +187,7 @@ class Fleet:
         sent = pod.begin(arrival.prompt)
         cached = pod.cached(arrival)
         done = partial(_done, request, pod, sent)
-        job = Job(arrival.prompt - cached, cached, arrival.answer, partial(_first, request), done)
+        job = Job(arrival.prompt - cached, cached, arrival.answer, partial(_first, request, pod), done)
         self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
 
     def _send_to_p(self, request: Request, call: Asked, split: Split) -> None:
@@ -226,17 +226,17 @@ class Fleet:
             then()
 
         done = partial(_done, request, pod, sent)
-        job = Job(1, arrival.prompt - 1, arrival.answer, partial(_first, request), done, pull)
+        job = Job(1, arrival.prompt - 1, arrival.answer, partial(_first, request, pod), done, pull)
         self._read(pod, arrival.prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
 
 
-def _first(request: Request, at: float) -> None:
-    request.first_at = at
+def _first(request: Request, pod: SimulatedPod, at: float) -> None:
+    request.first_at = at + pod.engine.backlog
 
 
 def _done(request: Request, pod: SimulatedPod, sent: Sent, at: float) -> None:
     pod.end(sent, request.arrival.prompt, request.arrival.answer, at)
-    request.done_at = at
+    request.done_at = max(request.first_at, at + pod.engine.backlog)
 
 
 def _nothing(_at: float) -> None:

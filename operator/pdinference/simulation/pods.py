@@ -83,12 +83,15 @@ class SimulatedPod:
     prefill_seconds: float = 0.0
 
     def read(self, now: float, seconds: float) -> float:
-        """When a request that comes now is read. The API server that is free first takes it."""
-        busy = len(self.reading) == self.engine.limits.servers
+        """When a request that comes now is read. The API server that is free first takes it, beside its tokens."""
+        servers = self.engine.limits.servers
+        reading = self.read_seconds / servers.number / now if now else 0.0
+        waiting = self.engine.read(seconds + servers.service.request_cpu, reading)
+        busy = len(self.reading) == servers.number
         begins = max(now, heappop(self.reading)) if busy else now
         heappush(self.reading, begins + seconds)
-        self.read_seconds += seconds
-        return begins + seconds
+        self.read_seconds += seconds + servers.service.request_cpu
+        return begins + seconds + waiting
 
     def begin(self, tokens: int) -> Sent:
         """Count a request as its load, as `Pod.sending` does."""

@@ -82,8 +82,9 @@ def _use(fleet: Fleet, arrangement: Arrangement, seconds: float) -> Use:
 
 def _of_api_servers(pod: SimulatedPod) -> float:
     """Seconds of each API server of a pod, if all have as much to do."""
-    limits = pod.engine.limits
-    return (pod.read_seconds + pod.engine.generated * limits.token_out) / limits.servers
+    engine, servers = pod.engine, pod.engine.limits.servers
+    times = servers.service
+    return (pod.read_seconds + engine.generated * times.token_out) / servers.number + engine.steps * times.step_out
 
 
 def _busiest(pods: Sequence[SimulatedPod]) -> float:

@@ -136,7 +136,7 @@ def fit_command(
     from pdinference.cli.calibrate.files import read_measurement  # noqa: PLC0415
     from pdinference.cli.plain_yaml import PlainDumper  # noqa: PLC0415
     from pdinference.performance.calibration_file import file_of, shape_of  # noqa: PLC0415
-    from pdinference.performance.fitting import BadFitError, fit, service_of  # noqa: PLC0415
+    from pdinference.performance.fitting import BadFitError, fit  # noqa: PLC0415
     from pdinference.performance.work import NotCountedError, work_of  # noqa: PLC0415
     from pdinference.planning.memory import UnusableConfigError, model_facts  # noqa: PLC0415
 
@@ -162,8 +162,7 @@ def fit_command(
     except (BadFitError, NotCountedError, UnusableConfigError) as error:
         raise click.ClickException(f"{raw.name}: {error}") from None
     _tell(found, measurement.notes)
-    service = (*service_of(measurement.overheads), measurement.token_cpu)
-    file = file_of(found, device, service, vllm=measurement.vllm, model=shape, date=measurement.date)
+    file = file_of(found, device, measurement, model=shape)
     text = yaml.dump(file.document(), Dumper=PlainDumper, sort_keys=False, width=120)
     if output:
         output.write_text(text, encoding="utf-8")

@@ -29,6 +29,8 @@ PROMPTS = (128, 256, 512, 1024, 2048, 3072, 4096, 8192, 12288, 16384)
 CONTEXTS = (500, 2000, 8000)
 RUNNING = (128, 64, 32, 16, 8, 4, 1)
 JOINING = (250, 1000, 4000)
+STREAMS = (256, 192, 160, 128, 96, 64, 32)
+ANSWERS = (8, 64)
 _QUICK_REPEATS, _REPEATS = 3, 5
 _JOINS = 4
 _PARTS = 8
@@ -36,6 +38,12 @@ _PARTS = 8
 _STEPS_OF_BACKLOG = 8
 _WINDOWS = 3
 _WINDOW_S, _QUICK_WINDOW_S = 0.8, 0.4
+_CPU_WINDOW_S, _QUICK_CPU_WINDOW_S = 3.0, 1.5
+"""The kernel counts CPU time in hundredths of a second."""
+_SHORT = 64
+"""Prompt tokens of requests that only the API server's time is measured with."""
+_AT_ONCE = 4
+"""Requests with short answers: so few that the API server keeps up."""
 _SPARE_TOKENS = 400
 """Tokens that a running request generates at least before it has to end."""
 _KV_SHARE = 0.9
@@ -51,6 +59,8 @@ _FIRST = "vllm:time_to_first_token_seconds_count"
 _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
 _GENERATED = "vllm:generation_tokens_total"
+_STEPS = "vllm:iteration_tokens_total_count"
+_ENDED = "vllm:request_success_total"
 
 Json = dict[str, Any]
 Metrics = dict[str, float]
@@ -79,24 +89,26 @@ class Server:
     """A vLLM that is measured.
 
     Attributes:
+        url: Its address.
         model: Name of the model in requests.
         longest: Tokens of the longest request.
         kv_tokens: Tokens of its KV cache.
         pid: Process of its API server; 0 if it is not known.
+        events: Events of all streams so far.
     """
 
     def __init__(self, url: str, pid: int, vocabulary: int) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
-        self._url, self._vocabulary = url.rstrip("/"), vocabulary
+        self.url, self._vocabulary = url.rstrip("/"), vocabulary
         self._random = random.Random(1)  # noqa: S311 - prompts
-        self.pid = pid
+        self.pid, self.events = pid, 0
         model = json.loads(self._get("/v1/models"))["data"][0]
         self.model, self.longest = model["id"], int(model["max_model_len"])
         self.kv_tokens = _kv_tokens(self._get("/metrics"))
 
     def _get(self, path: str) -> str:
-        with urllib.request.urlopen(self._url + path, timeout=60) as answer:  # noqa: S310 - an address of the user
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310 - an address of the user
             text: str = answer.read().decode()
         return text
 
@@ -139,6 +151,7 @@ class Server:
                 if events := chunk.count(b"data: {"):
                     state.first = state.first or time.monotonic()
                     state.chunks += events
+                    self.events += events
         finally:
             writer.close()
 
@@ -179,7 +192,7 @@ class Measuring:
         points: Times of steps.
         overheads: Seconds of requests beside the engine, by tokens of the prompt.
         notes: What was left out, and why.
-        cpu: CPU seconds of the API server for a token.
+        servers: CPU time of the API server, and what it was for.
     """
 
     def __init__(self, server: Server, step_tokens: int, requests: int, seconds: float, *, quick: bool) -> None:
@@ -187,19 +200,27 @@ class Measuring:
         self._end = time.monotonic() + seconds
         self._repeats = _QUICK_REPEATS if quick else _REPEATS
         self._window = _QUICK_WINDOW_S if quick else _WINDOW_S
+        self._cpu_window = _QUICK_CPU_WINDOW_S if quick else _CPU_WINDOW_S
         self.points: list[Json] = []
         self.overheads: list[Json] = []
         self.notes: list[str] = []
-        self.cpu = 0.0
+        self.servers: list[Json] = []
 
     async def run(self) -> None:
         """All of them. A stage that fails is noted, and the others go on."""
-        await self._stage("warm-up", self._warm_up())
+        await self.api_server()
         await self._stage("prompts", self._prompts())
         for context in self._contexts():
             await self._stage(f"decode, {context} tokens of context", self._decode(context))
         await self._stage("prompts beside running requests", self._mixed())
         await self._stage("backlog", self._backlog())
+
+    async def api_server(self) -> None:
+        """Warm up, and measure the CPU time of the API server."""
+        await self._stage("warm-up", self._warm_up())
+        if self._server.pid:
+            await self._stage("API server, running streams", self._streams())
+            await self._stage("API server, short answers", self._short_answers())
 
     async def _stage(self, name: str, work: Any) -> None:
         _tell(f"{name} ...")
@@ -218,7 +239,7 @@ class Measuring:
         longest = min(self._server.longest - 2, self._step_tokens)
         for length in (16, longest // 2, longest):
             await self._server.ask(length, 2, Answer())
-        async with self._held(min(8, self._requests), 64, 64):
+        async with self.held(min(8, self._requests), 64, 64):
             await asyncio.sleep(_SETTLE_S)
 
     async def _prompts(self) -> None:
@@ -245,26 +266,19 @@ class Measuring:
         """Steps of running requests alone: most of them first, then fewer."""
         most = self._fit(context)
         numbers = [number for number in RUNNING if number <= most] or [1]
-        async with self._held(numbers[0], context, self._server.longest - context - 1) as held:
+        async with self.held(numbers[0], context, self._server.longest - context - 1) as held:
             for number in numbers:
-                await self._keep(held, number)
+                await self.keep(held, number)
                 windows = [await self._window_of(number) for _ in range(_WINDOWS)]
                 grown = statistics.mean(state.chunks for _, state in held)
-                self._add(
-                    "decode",
-                    [seconds for seconds, _ in windows],
-                    tokens=0,
-                    running=number,
-                    context=round(context + grown),
-                )
-                self.cpu = self.cpu or statistics.median(cpu for _, cpu in windows)
+                self._add("decode", windows, tokens=0, running=number, context=round(context + grown))
 
     def _fit(self, context: int) -> int:
         room = self._server.kv_tokens or 10**9
         return max(1, min(self._requests, int(_KV_SHARE * room / (context + _SPARE_TOKENS))))
 
     @contextlib.asynccontextmanager
-    async def _held(self, number: int, context: int, answer: int) -> AsyncIterator[list[tuple[Any, Answer]]]:
+    async def held(self, number: int, context: int, answer: int) -> AsyncIterator[list[tuple[Any, Answer]]]:
         """Requests that generate, all of which have had their first token."""
         before = self._server.metrics().get(_FIRST, 0.0)
         states = [Answer() for _ in range(number)]
@@ -278,7 +292,7 @@ class Measuring:
             await asyncio.gather(*(task for task, _ in held), return_exceptions=True)
             await self._until(lambda now: now[_RUNNING] + now[_WAITING] == 0)
 
-    async def _keep(self, held: list[tuple[Any, Answer]], number: int) -> None:
+    async def keep(self, held: list[tuple[Any, Answer]], number: int) -> None:
         """End requests until so many are left."""
         while len(held) > number:
             task, _ = held.pop()
@@ -287,28 +301,27 @@ class Measuring:
         await self._until(lambda now: now[_RUNNING] <= number)
         await asyncio.sleep(_SETTLE_S)
 
-    async def _window_of(self, number: int) -> tuple[float, float]:
-        """Seconds of a step of so many requests, and CPU seconds of the API server for a token.
+    async def _window_of(self, number: int) -> float:
+        """Seconds of a step of so many requests.
 
         Raises:
             OverError: Some of them have ended.
         """
-        before, cpu = self._server.metrics(), self._server.cpu_seconds()
+        before = self._server.metrics()
         await asyncio.sleep(self._window)
         steps = 10 * number  # slow devices make few in a window
         after = await self._until(lambda now: now[f"{_ITL}_count"] - before[f"{_ITL}_count"] >= steps)
-        used = self._server.cpu_seconds() - cpu
         if after[_RUNNING] != number:
             raise OverError(f"{after[_RUNNING]:.0f} of {number} requests ran at the end of a window")
-        return _mean(before, after), used / max(1.0, after[_GENERATED] - before[_GENERATED])
+        return _mean(before, after)
 
     async def _mixed(self) -> None:
         """A prompt that joins running requests: the step that computes it, and the one after that."""
         context = self._contexts()[0]
         lengths = [each for each in JOINING if each < min(self._step_tokens, self._server.longest) - 64]
         for number in (each for each in (16, 1) if each <= self._fit(context)):
-            async with self._held(number, context, self._server.longest - context - 1) as held:
-                alone, _ = await self._window_of(number)
+            async with self.held(number, context, self._server.longest - context - 1) as held:
+                alone = await self._window_of(number)
                 for length in lengths or [self._step_tokens // 2]:
                     seconds = [await self._join(length, number, alone) for _ in range(_JOINS)]
                     grown = round(statistics.mean(state.chunks for _, state in held))
@@ -328,7 +341,7 @@ class Measuring:
         context = self._contexts()[0]
         length = min(self._step_tokens // _PARTS, self._server.longest - 2)
         number = _STEPS_OF_BACKLOG * self._step_tokens // length
-        async with self._held(1, context, self._server.longest - context - 1) as held:
+        async with self.held(1, context, self._server.longest - context - 1) as held:
             tasks = [asyncio.create_task(self._server.ask(length, 1, Answer())) for _ in range(number)]
             try:
                 before = await self._until(lambda now: now[_WAITING] >= number / 2)
@@ -339,6 +352,57 @@ class Measuring:
                 raise OverError("too few steps were seen")
             grown = round(statistics.mean(state.chunks for _, state in held))
         self._add("backlog", [_mean(before, after)], tokens=length, running=1, context=context + grown)
+
+    async def _streams(self) -> None:
+        """Running streams, most of them first: the API server only writes tokens."""
+        most = self._fit(_SHORT)
+        numbers = [number for number in STREAMS if number <= most] or [most]
+        async with self.held(numbers[0], _SHORT, self._server.longest - _SHORT - 1) as held:
+            for number in numbers:
+                await self.keep(held, number)
+                await self._work(number)
+
+    async def _short_answers(self) -> None:
+        """Requests one after the other, some at a time: the API server also reads them."""
+        number = min(_AT_ONCE, self._requests)
+        for answer in ANSWERS:
+            tasks = [asyncio.create_task(self._again(answer)) for _ in range(number)]
+            try:
+                await asyncio.sleep(_SETTLE_S)
+                await self._work(number)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            await self._until(lambda now: now[_RUNNING] + now[_WAITING] == 0)
+
+    async def _again(self, answer: int) -> None:
+        while True:
+            await self._server.ask(_SHORT, answer, Answer())
+
+    async def _work(self, running: int) -> None:
+        """What the API server did each second of a window, and the CPU time that it took.
+
+        CPU time is read between two readings of the metrics, so that these do not count as work of the server.
+        """
+        metrics, counted = await self._counted()
+        start, cpu, events = time.monotonic(), self._server.cpu_seconds(), self._server.events
+        await asyncio.sleep(self._cpu_window)
+        lasted = time.monotonic() - start
+        cpu, events = self._server.cpu_seconds() - cpu, self._server.events - events
+        after, until = await self._counted()
+        rates = {
+            name: (after.get(metric, 0.0) - metrics.get(metric, 0.0)) / (until - counted)
+            for name, metric in (("steps", _STEPS), ("tokens", _GENERATED), ("requests", _ENDED))
+        }
+        self.servers.append({"running": running, "cores": cpu / lasted, "events": events / lasted, **rates})
+        _tell(f"  {running} running: {json.dumps({name: round(rate, 3) for name, rate in self.servers[-1].items()})}")
+
+    async def _counted(self) -> tuple[Metrics, float]:
+        """The metrics, and about when they were counted."""
+        asked = time.monotonic()
+        metrics = await asyncio.to_thread(self._server.metrics)
+        return metrics, (asked + time.monotonic()) / 2
 
     def _add(self, kind: str, seconds: list[float], **what: int) -> None:
         median = statistics.median(seconds)
@@ -445,6 +509,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=128, help="Most requests at once; at most max-num-seqs.")
     parser.add_argument("--seconds", type=float, default=300, help="Longest duration, without the start of vLLM.")
     parser.add_argument("--quick", action="store_true", help="Shorter windows and fewer repetitions.")
+    parser.add_argument("--servers-only", action="store_true", help="CPU time of the API server alone, no steps.")
     parser.add_argument("--about", default="{}", help="JSON that is passed on.")
     parser.add_argument("-o", "--output", default="", help="File for the result, besides standard output.")
     parser.add_argument("arguments", nargs="*", help="After --: arguments of vllm serve.")
@@ -455,7 +520,7 @@ def measured(options: argparse.Namespace, config: Json | None, url: str, pid: in
     """Measure a server that runs."""
     server = Server(url, pid, vocabulary_of(config or {}))
     measuring = Measuring(server, options.step_tokens, options.requests, options.seconds, quick=options.quick)
-    asyncio.run(measuring.run())
+    asyncio.run(measuring.api_server() if options.servers_only else measuring.run())
     return {
         "apiVersion": KIND,
         "about": json.loads(options.about),
@@ -465,7 +530,7 @@ def measured(options: argparse.Namespace, config: Json | None, url: str, pid: in
         "stepTokens": options.step_tokens,
         "points": measuring.points,
         "overheads": measuring.overheads,
-        "tokenCpu": measuring.cpu,
+        "servers": measuring.servers,
         "notes": measuring.notes,
     }
 
