@@ -1,8 +1,8 @@
-"""Llama-3.1-8B in bf16 on an H200, which the simulations of the benchmarks serve."""
+"""Llama-3.1-8B in bf16, which the simulations of the benchmarks serve, by default on an H200."""
 
 from typing import Any, Final
 
-from pdinference.performance.calibration import H200
+from pdinference.performance.calibration import H200, calibration_of
 from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
@@ -20,7 +20,7 @@ KV_TOKENS: Final = 899_104
 """Measured: what the KV cache of one H200 holds (vLLM 0.26.0)."""
 
 
-def engine_kind(settings: Settings, kv_tokens: int = KV_TOKENS) -> EngineKind:
+def engine_kind(settings: Settings, kv_tokens: int = KV_TOKENS, product: str = H200.product) -> EngineKind:
     """Engines with these settings."""
-    steps = StepModel(work_of(model_facts(CONFIG), settings), DEVICES[device_key(H200.product)], H200)
+    steps = StepModel(work_of(model_facts(CONFIG), settings), DEVICES[device_key(product)], calibration_of(product))
     return EngineKind(steps, Limits.of(settings, kv_tokens))

@@ -51,7 +51,8 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 
 def _shape(load: Load) -> str:
-    return f"{load.prompt:,} / {load.answer:,}{', FP8' if load.fp8 else ''}{', TP 2' if load.tensor > 1 else ''}"
+    notes = {"FP8": load.fp8, "TP 2": load.tensor > 1, "H100": "H100" in load.product}
+    return ", ".join((f"{load.prompt:,} / {load.answer:,}", *(note for note, holds in notes.items() if holds)))
 
 
 def _measured(load: Load) -> tuple[float | None, ...]:

@@ -1,10 +1,12 @@
-"""Loads that were measured on two H200s with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
+"""Loads that were measured on two GPUs with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
 
 Poisson arrivals of prompts and answers of one length, no prompt twice.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
+
+from benchmarks.llama import KV_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Load:
         fp8: Whether the KV cache was in FP8.
         tensor: Tensor parallelism: of one co-located engine, if 2.
         seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
+        product: The GPUs.
+        kv_tokens: Tokens of the KV cache of each engine.
     """
 
     way: str
@@ -44,6 +48,8 @@ class Load:
     fp8: bool = False
     tensor: int = 1
     seed: int | None = None
+    product: str = "NVIDIA-H200"
+    kv_tokens: int = KV_TOKENS
 
 
 FIRST: Final = (
@@ -105,5 +111,25 @@ _THIRD: Final = (
 THIRD: Final = tuple(replace(load, seed=1) for load in _THIRD)
 """2026-11-24, our router, P and D in one pod. `benchmarks/on_gpu/measured/defaults.loads` has the whole results."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD)
-LOADS: Final = FIRST + SECOND + LONG + THIRD
+_FOURTH: Final = (
+    Load("NVLink", 500, 1500, 5, 25, 20, (88, 113), (10.32, 10.53), 13.1, 15555),
+    Load("co-located", 500, 1500, 5, 25, 20, (39, 55), (8.22, 8.32), 21.2, 12372),
+    Load("NVLink", 2000, 600, 6, 12, 20, (122, 203), (10.48, 10.57), 12.7, 6401),
+    Load("co-located", 2000, 600, 6, 12, 20, (68, 109), (9.70, 10.08), 35.8, 5882),
+    Load("NVLink", 1000, 250, 10, 4, 20, (86, 125), (7.57, 7.90), 9.6, 1983),
+    Load("co-located", 1000, 250, 10, 4, 20, (41, 65), (8.01, 8.55), 27.0, 2037),
+    Load("NVLink", 8000, 150, 2, 4, 20, (272, 402), (7.14, 7.46), 10.3, 1341),
+    Load("co-located", 8000, 150, 2, 4, 20, (222, 249), (7.10, 9.87), 8.6, 1281),
+    Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, fp8=True),
+    Load("co-located", 500, 1500, 8, 25, 20, (54, 85), (9.42, 9.69), 32.1, 14175, fp8=True),
+)
+FOURTH: Final = tuple(
+    replace(load, seed=1, product="NVIDIA-H100-80GB-HBM3", kv_tokens=(720_896 if load.fp8 else 360_448))
+    for load in _FOURTH
+)
+"""2026-11-25, two H100s, whose shares of peaks are those of the H200; our router, P and D in one pod.
+
+`benchmarks/on_gpu/measured/answers.loads` has the whole results."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH)
+LOADS: Final = FIRST + SECOND + LONG + THIRD + FOURTH

@@ -90,7 +90,8 @@ def arrangement_of(load: Load) -> Arrangement:
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:
     kv_bytes = 1 if load.fp8 else 2
-    return engine_kind(replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor))
+    settings = replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor)
+    return engine_kind(settings, load.kv_tokens, load.product)
 
 
 SETTINGS: Final = Settings(
