@@ -82,11 +82,20 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
                 name: {key: round((value - used[name][key]) / lasted, 2) for key, value in of.items()}
                 for name, of in _cpu(ports).items()
             }
-            line = {"p": each.get("p", []), "d": each["d"], "router": options, **result, "counters": counters, "cores": cores}
+            line = {
+                "p": each.get("p", []),
+                "d": each["d"],
+                "router": options,
+                **result,
+                "counters": counters,
+                "cores": cores,
+            }
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             print(
-                json.dumps({key: line.get(key) for key in ("p", "d", "router", "prompt", "ttft", "tpot", "gap", "whole")}),
+                json.dumps(
+                    {key: line.get(key) for key in ("p", "d", "router", "prompt", "ttft", "tpot", "gap", "whole")}
+                ),
                 flush=True,
             )
 

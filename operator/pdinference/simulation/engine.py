@@ -5,6 +5,7 @@ then waiting ones in order, up to the tokens of a step. A waiting request that h
 those behind it; if a running one has none, the last that came loses its blocks and computes them again.
 
 Steps without prompt tokens are not simulated one by one: between two events the time of n of them is a polynomial.
+Such a run begins with one longer step where requests have just joined.
 """
 
 import math
@@ -89,6 +90,17 @@ class Progress(NamedTuple):
     kv_used: float
 
 
+_Run = tuple[float, float, float, float, int]
+"""Steps without prompts, one after the other. A tuple, because there is one for each few steps:
+
+- seconds of a longer step before the others, in which requests join or which follows a prompt; 0 without it,
+- when the others begin,
+- seconds of the first one of them,
+- seconds that each takes longer than the one before,
+- number of them.
+"""
+
+
 class Engine:
     """An engine, with all tensor-parallel ranks.
 
@@ -113,12 +125,13 @@ class Engine:
         self._context = 0.0  # KV tokens of running requests, less rounds times their number
         self._reserved = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
         self._stepping = False
-        self._run: tuple[float, float, float, int] | None = None  # start, seconds of the first step, growth, steps
+        self._run: _Run | None = None
         self._plan = 0
         self._before = -math.inf  # when the step before the next one began
         self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
         self._after_prefill = 0.0  # seconds that the next step takes longer
-        self._base: dict[int, float] = {}  # seconds of a decode step by running requests, without KV cache
+        # Of a decode step, by running requests: seconds without KV cache, at least, to start its kernels.
+        self._alike: dict[int, tuple[float, float, float]] = {}
         self.busy = 0.0
         self.stepping = 0.0
         self.generated = 0
@@ -157,8 +170,7 @@ class Engine:
     @property
     def kv_used(self) -> float:
         """KV tokens in use, with the unused part of each request's last block."""
-        running = len(self._running)
-        return self._context + running * (self._rounds + self._limits.block / 2) + self._reserved
+        return self._context + len(self._running) * (self._rounds + self._limits.block / 2) + self._reserved
 
     def submit(self, job: Job) -> None:
         """Take a request."""
@@ -170,10 +182,11 @@ class Engine:
     def progress(self) -> Progress:
         """The counters now, with the steps of a run under way that have ended."""
         tokens, seconds, running = 0, 0.0, len(self._running)
-        if self._run is not None:
-            start, first, growth, steps = self._run
-            passed = min(steps, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
-            tokens, seconds = passed * running, _seconds_of(passed, first, growth) * running
+        if self._run is not None and self._clock.now >= self._run[1]:
+            longer, start, first, growth, number = self._run
+            passed = min(number, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
+            seconds = (longer + _seconds_of(passed, first, growth)) * running
+            tokens = (passed + bool(longer)) * running
         return Progress(
             self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used + tokens
         )
@@ -197,12 +210,13 @@ class Engine:
     def _shorten(self) -> None:
         """End a run of decode steps where the next step can have the new request."""
         assert self._run is not None  # noqa: S101 - for the type checker
-        start, first, growth, steps = self._run
-        passed = max(1, _steps_within(self._clock.now - start, first, growth) + int(self._limits.lookahead))
-        if passed < steps:
-            self._run = start, first, growth, passed
-            self._plan += 1
-            self._clock.at(start + _seconds_of(passed, first, growth), partial(self._end_run, self._plan))
+        longer, start, first, growth, number = self._run
+        since = self._clock.now - start
+        within = 0  # during the longer step
+        if since >= 0:
+            within = max(1, _steps_within(since, first, growth) + int(self._limits.lookahead))
+        if within < number:
+            self._make(longer, start, first, growth, within)
 
     def _begin(self) -> None:
         """Schedule the next step."""
@@ -224,11 +238,16 @@ class Engine:
         return self._before if others else math.inf
 
     def _admit(self) -> None:
-        limits, cut = self._limits, self._cut()
+        cut = self._cut()
         while self._pulled and self._pulled[0].came <= cut:
             self._join(self._pulled.popleft())
         used = self.kv_used
         self.most_kv = max(self.most_kv, used)
+        if self._waiting and self._waiting[0].came <= cut:
+            self._admit_waiting(used, cut)
+
+    def _admit_waiting(self, used: float, cut: float) -> None:
+        limits = self._limits
         present = len(self._running) + len(self._chunked)
         budget = limits.step_tokens - len(self._running) - sum(job.prefill for job in self._chunked)
         while self._waiting and self._waiting[0].came <= cut:
@@ -280,10 +299,10 @@ class Engine:
             ended.append(self._chunked.popleft())
         return ended, tokens, pairs
 
-    def _kv_seconds(self) -> float:
-        """Seconds of reading the KV cache of running requests."""
-        steps, rounds, running = self._steps, self._rounds, len(self._running)
-        seconds = (self._context + running * rounds) * steps.kv_token
+    def _kv_seconds(self, rounds: float) -> float:
+        """Seconds of reading the KV cache of the running requests once they have had so many rounds."""
+        steps = self._steps
+        seconds = (self._context + len(self._running) * rounds) * steps.kv_token
         if steps.window_token:
             seconds += steps.window_token * sum(
                 min(job.context + rounds, steps.work.window) for _, _, job in self._running
@@ -296,7 +315,7 @@ class Engine:
         return max(0.0, self._clock.now - since) if self._limits.lookahead and since > -math.inf else 0.0
 
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
-        running, kv, ahead = len(self._running), self._kv_seconds(), self._ahead()
+        running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
         seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.shortest_step(running))
@@ -306,10 +325,10 @@ class Engine:
         self._clock.at(self._clock.now + seconds, partial(self._end_mixed, ended, seconds))
 
     def _end_mixed(self, ended: list[Job], seconds: float) -> None:
-        self._gaps.add(seconds, len(self._running))
-        self._token_seconds += seconds * len(self._running)
         self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
-        self._round(1)
+        self._step(seconds, 1)
+        self._begin_answers(self._clock.now)
+        self._end_answers()
         for job in ended:
             self._token(job)
             self._join(job)
@@ -317,58 +336,89 @@ class Engine:
 
     def _decode(self) -> None:
         """Run steps without prompts until a request ends, the cache is full, or something comes."""
-        running = len(self._running)
-        while running > 1 and self.kv_used + running > self._limits.kv_tokens:
+        number = self._steps_ahead()
+        while number < 1:
             self._preempt()
-            running = len(self._running)
-        steps = self._steps
-        least = max(steps.calibration.shortest_step, self._limits.shortest_step(running))
-        base = self._base.get(running)
-        if base is None:
-            base = self._base[running] = steps.decode(running)
-        first = base + self._kv_seconds()
-        growth = running * steps.kv_token
-        if first < least:
-            first, growth = least, 0.0
-        number = max(1, math.ceil(self._running[0][0] - self._rounds - 1e-9))
+            number = self._steps_ahead()
+        start, longer = self._clock.now, 0.0
+        first, growth = self._first_step(self._rounds)
         if self._fresh or self._after_prefill:
-            number = 1
-            first += len(self._fresh) * steps.calibration.join + self._after_prefill
+            longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
-        elif running > 1:
-            number = min(number, max(1, int((self._limits.kv_tokens - self.kv_used) / running)))
-        now = self._clock.now
-        self._run = now, first, growth, number
+            start += longer
+            first, growth = self._first_step(self._rounds + 1)
+            # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
+            number = 0 if self._waiting or self._pulled else number - 1
+        elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
+            number = 1
+        self._make(longer, start, first, growth, number)
+
+    def _steps_ahead(self) -> int:
+        """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
+        running = len(self._running)
+        number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
+        return number if running == 1 else min(number, int((self._limits.kv_tokens - self.kv_used) / running))
+
+    def _first_step(self, rounds: float) -> tuple[float, float]:
+        """Seconds of a step after so many rounds, and how much longer the next one takes: it reads a token more."""
+        base, least, _ = self._of_running()
+        seconds = base + self._kv_seconds(rounds)
+        return (seconds, len(self._running) * self._steps.kv_token) if seconds >= least else (least, 0.0)
+
+    def _of_running(self) -> tuple[float, float, float]:
+        running = len(self._running)
+        alike = self._alike.get(running)
+        if alike is None:
+            steps = self._steps
+            least = max(steps.calibration.shortest_step, self._limits.shortest_step(running))
+            alike = self._alike[running] = steps.decode(running), least, steps.launch(running)
+        return alike
+
+    def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
+        """Make the steps of a run, in place of those of the run under way."""
+        self._run = longer, start, first, growth, number
         self._plan += 1
-        self._clock.at(now + _seconds_of(number, first, growth), partial(self._end_run, self._plan))
-        if self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
-            self._shorten()
+        self._clock.at(start + _seconds_of(number, first, growth), partial(self._end_run, self._plan))
 
     def _end_run(self, plan: int) -> None:
         if plan != self._plan or self._run is None:
             return
-        _, first, growth, number = self._run
+        longer, start, first, growth, number = self._run
         self._run = None
-        seconds = _seconds_of(number, first, growth)
-        self.stepping += seconds
-        self._gaps.add(seconds / number, len(self._running) * number)
-        self._token_seconds += seconds * len(self._running)
-        self._before = self._clock.now - (first + growth * (number - 1))
-        self._launched = self._before + self._steps.launch(len(self._running))
-        self._round(number)
+        if longer:
+            self._before = start - longer
+            self.stepping += longer
+            self._step(longer, 1)
+            self._begin_answers(start)
+        if number:
+            seconds = _seconds_of(number, first, growth)
+            self._before = self._clock.now - (first + growth * (number - 1))
+            self.stepping += seconds
+            self._step(seconds, number)
+        self._launched = self._before + self._of_running()[2]
+        self._end_answers()
         self._begin()
 
-    def _round(self, number: int) -> None:
-        """Each running request has got so many tokens; some have ended."""
-        running = self._running
-        self.generated += number * len(running)
-        self._decoded += number * len(running)
+    def _step(self, seconds: float, number: int) -> None:
+        """Each running request gets a token in each of so many steps, which take some seconds together."""
+        running = len(self._running)
+        if running:
+            self._gaps.add(seconds / number, number * running)
+            self._token_seconds += seconds * running
+            self.generated += number * running
+            self._decoded += number * running
         self._rounds += number
-        now, ends = self._clock.now, self._rounds + 1e-6
+
+    def _begin_answers(self, at: float) -> None:
+        """The running requests that had no token before have got one."""
         for job in self._fresh:
             job.started = True
-            job.first(now)
+            job.first(at)
         self._fresh.clear()
+
+    def _end_answers(self) -> None:
+        """The running requests that have had all of their tokens end."""
+        running, now, ends = self._running, self._clock.now, self._rounds + 1e-6
         while running and running[0][0] <= ends:
             _, _, job = heappop(running)
             self._context -= job.context
