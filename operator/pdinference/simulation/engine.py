@@ -126,12 +126,11 @@ class Engine:
         self._reserved = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
         self._stepping = False
         self._run: _Run | None = None
-        self._plan = 0
+        self._ends = 0.0  # when the run ends
         self._before = -math.inf  # when the step before the next one began
         self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
         self._after_prefill = 0.0  # seconds that the next step takes longer
-        # Of a decode step, by running requests: seconds without KV cache, at least, to start its kernels.
-        self._alike: dict[int, tuple[float, float, float]] = {}
+        self._alike: dict[int, tuple[float, float, float, float]] = {}  # `_of_running` by their number
         self.busy = 0.0
         self.stepping = 0.0
         self.generated = 0
@@ -318,7 +317,7 @@ class Engine:
         running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
-        seconds = max(seconds, self._steps.calibration.shortest_step, self._limits.shortest_step(running))
+        seconds = max(seconds, self._of_running()[1])
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -340,18 +339,19 @@ class Engine:
         while number < 1:
             self._preempt()
             number = self._steps_ahead()
+        base, least, growth, _ = self._of_running()
         start, longer = self._clock.now, 0.0
-        first, growth = self._first_step(self._rounds)
+        first = max(least, base + self._kv_seconds(self._rounds))
         if self._fresh or self._after_prefill:
             longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
             start += longer
-            first, growth = self._first_step(self._rounds + 1)
+            first = max(least, base + self._kv_seconds(self._rounds + 1))
             # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
             number = 0 if self._waiting or self._pulled else number - 1
         elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
             number = 1
-        self._make(longer, start, first, growth, number)
+        self._make(longer, start, first, growth if first > least else 0.0, number)
 
     def _steps_ahead(self) -> int:
         """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
@@ -359,30 +359,30 @@ class Engine:
         number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
         return number if running == 1 else min(number, int((self._limits.kv_tokens - self.kv_used) / running))
 
-    def _first_step(self, rounds: float) -> tuple[float, float]:
-        """Seconds of a step after so many rounds, and how much longer the next one takes: it reads a token more."""
-        base, least, _ = self._of_running()
-        seconds = base + self._kv_seconds(rounds)
-        return (seconds, len(self._running) * self._steps.kv_token) if seconds >= least else (least, 0.0)
+    def _of_running(self) -> tuple[float, float, float, float]:
+        """Seconds of a step without prompts that depend on the number of running requests alone.
 
-    def _of_running(self) -> tuple[float, float, float]:
+        Those without reading KV cache; those that it takes at least; those that the next step takes longer, because it
+        reads a token more of each request; and those in which a CPU starts its kernels.
+        """
         running = len(self._running)
         alike = self._alike.get(running)
         if alike is None:
             steps = self._steps
             least = max(steps.calibration.shortest_step, self._limits.shortest_step(running))
-            alike = self._alike[running] = steps.decode(running), least, steps.launch(running)
+            alike = steps.decode(running), least, running * steps.kv_token, steps.launch(running)
+            self._alike[running] = alike
         return alike
 
     def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
         """Make the steps of a run, in place of those of the run under way."""
         self._run = longer, start, first, growth, number
-        self._plan += 1
-        self._clock.at(start + _seconds_of(number, first, growth), partial(self._end_run, self._plan))
+        self._ends = start + _seconds_of(number, first, growth)
+        self._clock.at(self._ends, self._end_run)
 
-    def _end_run(self, plan: int) -> None:
-        if plan != self._plan or self._run is None:
-            return
+    def _end_run(self) -> None:
+        if self._run is None or self._clock.now != self._ends:
+            return  # the run has become shorter
         longer, start, first, growth, number = self._run
         self._run = None
         if longer:
@@ -395,7 +395,7 @@ class Engine:
             self._before = self._clock.now - (first + growth * (number - 1))
             self.stepping += seconds
             self._step(seconds, number)
-        self._launched = self._before + self._of_running()[2]
+        self._launched = self._before + self._of_running()[3]
         self._end_answers()
         self._begin()
 
