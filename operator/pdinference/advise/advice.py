@@ -97,7 +97,7 @@ def fitting(question: Question) -> Question:
         f"{limit:,} tokens, and are left out: everything here is about the others."
     )
     if inputs.facts.max_length is None or limit < inputs.facts.max_length:
-        note += " Raise spec.model.maxModelLength to have more of them."
+        note += " Raise spec.model.maxModelLength to include more of them."
     load = replace(load, arrivals=_shorter(load, limit), notes=(*load.notes, note))
     return replace(question, load=load, peak=replace(peak, arrivals=kept))
 
