@@ -11,6 +11,7 @@ from pdinference.advise.as_json import as_json
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.trial import Task, Trial, run_trial
 from pdinference.advise.verdict import Answer, Limit, limit_of
+from pdinference.advise.workload.trace import Trace
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.performance.calibration import Source
@@ -135,9 +136,23 @@ def test_requests_that_the_model_does_not_take_are_left_out() -> None:
     asked = fitting(question(prompt="10000..20000"))
     assert 0 < len(asked.peak.arrivals) < len(question(prompt="10000..20000").peak.arrivals)
     assert "longer than 16,384 tokens" in asked.load.notes[-1]
+    assert asked.load.notes[-1].endswith("Raise spec.model.maxModelLength to include more of them.")
     assert asked.load.rate == asked.peak.rate
     with pytest.raises(AdviceError, match="No request fits 16,384 tokens"):
         fitting(question(prompt="20000"))
+
+
+def test_the_part_that_is_simulated_is_described_where_it_is_busier_than_the_load() -> None:
+    steady = question()
+    assert not answer(steady).of_load
+    calm, busy = (steady.peak.faster(factor).part(0, 60) for factor in (1, 3))
+    later = (replace(one, at=one.at + calm.seconds) for one in busy.arrivals)
+    load = Trace((*calm.arrivals, *later), calm.seconds + busy.seconds, "a trace")
+    (note,) = answer(replace(steady, load=load, peak=load)).of_load
+    mean, part = load.rate, busy.rate
+    assert note.startswith("The times are those of the busiest ")
+    assert f"The means of the load are {mean:.3g} and" in note
+    assert mean < float(note.split(" min: ")[1].split(" requests")[0]) <= 1.2 * part
 
 
 def test_a_load_of_months_may_be_simulated_slower() -> None:

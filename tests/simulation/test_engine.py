@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -23,12 +24,26 @@ LIMITS = Limits(
 )
 
 
+class StepByStep(Engine):
+    """A reference: each step is a run of its own, so that anything may begin after it."""
+
+    def _steps_ahead(self) -> int:
+        return min(1, super()._steps_ahead())
+
+
+class LongerStepsAlone(Engine):
+    """A reference: a longer step, in which requests join, is a run of its own."""
+
+    def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
+        super()._make(longer, start, first, growth, 0 if longer else number)
+
+
 class Seen:
     """What became of the requests of an engine."""
 
-    def __init__(self, limits: Limits = LIMITS, steps: StepModel = STEPS) -> None:
+    def __init__(self, limits: Limits = LIMITS, steps: StepModel = STEPS, engine: type[Engine] = Engine) -> None:
         self.clock, self.gaps = Clock(), Gaps()
-        self.engine = Engine(self.clock, steps, limits, self.gaps)
+        self.engine = engine(self.clock, steps, limits, self.gaps)
         self.first: dict[int, float] = {}
         self.done: dict[int, float] = {}
 
@@ -137,6 +152,31 @@ def test_every_request_ends_and_gives_its_room_back(arrivals: list[Arrival], lim
     assert seen.engine.kv_used == pytest.approx(0, abs=1e-3)
     assert seen.engine.running == seen.engine.waiting == 0
     assert seen.engine.busy <= seen.engine.stepping
+
+
+@given(ARRIVALS, SMALL)
+def test_runs_of_steps_give_what_steps_one_by_one_give(arrivals: list[Arrival], limits: Limits) -> None:
+    limits = replace(limits, kv_tokens=900_000)
+    seen, reference = (Seen(limits, engine=engine).run(*arrivals) for engine in (Engine, StepByStep))
+    assert seen.first == pytest.approx(reference.first, rel=1e-9)
+    assert seen.done == pytest.approx(reference.done, rel=1e-9)
+    assert seen.engine.stepping == pytest.approx(reference.engine.stepping, rel=1e-9)
+
+
+@pytest.mark.parametrize("lookahead", [True, False])
+@pytest.mark.parametrize("block", [0, 16, 128])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_run_that_begins_with_a_longer_step_changes_nothing_when_requests_lose_their_kv_cache(
+    seed: int, block: int, lookahead: bool
+) -> None:
+    """One that has lost its KV cache may be admitted after the longer step, so the run must not go beyond it."""
+    rng = Random(seed)  # noqa: S311 - nothing secret
+    arrivals = [Arrival(rng.uniform(0, 2), rng.randint(1, 2000), rng.randint(1, 600)) for _ in range(30)]
+    full = replace(LIMITS, kv_tokens=12_000, block=block, lookahead=lookahead)
+    seen, reference = (Seen(full, engine=engine).run(*arrivals) for engine in (Engine, LongerStepsAlone))
+    assert seen.engine.preemptions == reference.engine.preemptions > 0
+    assert (seen.first, seen.done) == (reference.first, reference.done)
+    assert seen.engine.progress() == reference.engine.progress()
 
 
 @given(ARRIVALS)

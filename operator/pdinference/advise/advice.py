@@ -30,6 +30,8 @@ from pdinference.planning.memory import Inputs, tensor_sizes
 from pdinference.simulation.arrivals import Arrival
 
 _MOST_REPLICAS = 1000
+_BUSIER: Final = 1.1
+"""The busiest part is described if it has so many times the tokens per second of the load."""
 SMALL_STEP: Final = 2048
 """Tokens a step that are tried without P. D was measured with as many: prompts delay tokens by 56 ms, not 220."""
 _SHORTER: Final = 1.5
@@ -90,7 +92,12 @@ def fitting(question: Question) -> Question:
     if len(kept) == len(peak.arrivals):
         return question
     left_out = len(peak.arrivals) - len(kept)
-    note = f"{left_out:,} of {len(peak.arrivals):,} requests are longer than {limit:,} tokens, and are left out."
+    note = (
+        f"{left_out:,} of {len(peak.arrivals):,} requests ({left_out / len(peak.arrivals):.1%}) are longer than "
+        f"{limit:,} tokens, and are left out: everything here is about the others."
+    )
+    if inputs.facts.max_length is None or limit < inputs.facts.max_length:
+        note += " Raise spec.model.maxModelLength to include more of them."
     load = replace(load, arrivals=_shorter(load, limit), notes=(*load.notes, note))
     return replace(question, load=load, peak=replace(peak, arrivals=kept))
 
@@ -108,12 +115,14 @@ class Advice:
         question: What was asked.
         verdict: Whether to split.
         results: Arrangements, the best first.
-        notes: What a reader should know besides, in sentences.
+        of_load: What a reader should know about the load, in sentences: what is left out, which part is simulated.
+        notes: What else a reader should know, in sentences.
     """
 
     question: Question
     verdict: Verdict
     results: tuple[Result, ...]
+    of_load: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -173,7 +182,13 @@ def advise(
     order = ranked(results, question.objectives)
     verdict = judge([one for one in order if not one.candidate.layout.hint], question.objectives)
     long = long_prompts.note(question.peak.arrivals, question.objectives, list(_prefill_steps(engines, sizes)))
-    return Advice(question, verdict, tuple(order), (*question.load.notes, *notes, *_notes(question, transports), *long))
+    return Advice(
+        question,
+        verdict,
+        tuple(order),
+        tuple(_of_load(question, chosen)),
+        (*notes, *_notes(question, transports), *long),
+    )
 
 
 def _prefill_steps(engines: Engines, sizes: Mapping[str, Iterable[int]]) -> Iterable[StepModel]:
@@ -273,14 +288,20 @@ def _is_16_bit(question: Question) -> bool:
     return question.inputs.spec.engine.kv_cache.dtype == "auto" and question.inputs.facts.quantization is None
 
 
+def _of_load(question: Question, effort: Effort) -> Iterable[str]:
+    yield from question.load.notes
+    part = question.peak.busiest(effort.seconds(effort.long, question.demand.rate))
+    if question.peak.seconds < question.load.seconds or part.token_rate > _BUSIER * question.load.token_rate:
+        yield (
+            f"The times are those of the busiest {part.seconds / 60:.3g} min: {part.rate:.3g} requests/s and "
+            f"{part.token_rate:,.0f} tokens/s. The means of the load are {question.load.rate:.3g} and "
+            f"{question.load.token_rate:,.0f}."
+        )
+
+
 def _notes(question: Question, transports: tuple[Transport, ...]) -> Iterable[str]:
     if len(transports) < len(question.transports):
         yield f"{question.inputs.spec.transfer.connector} does not use NVLink, so the path HostLocal is not compared."
-    if question.peak.seconds < question.load.seconds:
-        yield (
-            f"Simulated is the busiest part of the load, {question.peak.seconds / 60:.3g} min at "
-            f"{question.peak.rate:.3g} requests/s; the mean is {question.load.rate:.3g}."
-        )
     yield from router_load.note(question.inputs.spec.router.replicas, question.demand.rate * question.demand.answer)
     if len(question.offer.pools) > 1 and not question.offer.priced:
         yield "Without --price, GPUs of all products count the same."

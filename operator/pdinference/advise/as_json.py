@@ -34,7 +34,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
             for pool in question.offer.pools
         ],
         "arrangements": [{**result_json(one, advice), "best": one is best} for one in advice.results],
-        "notes": list(advice.notes),
+        "notes": [*advice.of_load, *advice.notes],
         "resource": advice.document(),
     }
 

@@ -49,6 +49,17 @@ class Effort:
     rounds: int = 6
     settling: float = 60.0
 
+    def seconds(self, requests: int, rate: float, scale: float = 1.0) -> float:
+        """Seconds of the part of a load that is simulated.
+
+        Args:
+            requests: At least so many.
+            rate: Of the load, in requests per second.
+            scale: How many times that rate is simulated.
+        """
+        wanted = requests / rate
+        return max(wanted, min(self.settling * scale, 3 * wanted))
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -184,9 +195,8 @@ class Search:
         ]
 
     def _task(self, one: Candidate, requests: int, scale: float) -> Task:
-        wanted = requests / self._demand.rate
-        settled = min(self._effort.settling * scale, 3 * wanted)
-        return Task(one.built.arrangement, max(wanted, settled), scale, one.built.errors)
+        seconds = self._effort.seconds(requests, self._demand.rate, scale)
+        return Task(one.built.arrangement, seconds, scale, one.built.errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,29 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from pdinference.api.names import Role
-from pdinference.router.calls import Call
 from pdinference.router.pods import Pod
 
-Choose = Callable[[Sequence[Pod], Call], Pod]
+
+class RequestView(Protocol):
+    """What the policies see of a request."""
+
+    @property
+    def body(self) -> bytes:
+        """Its body, or the beginning of it."""
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens."""
+
+    @property
+    def session(self) -> str:
+        """Key of the session; empty without one."""
+
+
+Choose = Callable[[Sequence[Pod], RequestView], Pod]
 """Chooses from at least one pod."""
 
 _PREFIX_BYTES: Final = 2048
@@ -23,32 +39,32 @@ _IMBALANCE: Final = 1.5
 """An affine pod gets a request unless its load would be more than this multiple of the mean."""
 
 
-def least_tokens(pods: Sequence[Pod], _call: Call) -> Pod:
+def least_tokens(pods: Sequence[Pod], _call: RequestView) -> Pod:
     """The pod with the fewest outstanding prompt tokens; of several, the one whose last request is the oldest."""
     return min(pods, key=lambda pod: (pod.tokens, pod.requests, pod.turn))
 
 
-def least_requests(pods: Sequence[Pod], _call: Call) -> Pod:
+def least_requests(pods: Sequence[Pod], _call: RequestView) -> Pod:
     """The pod with the fewest running requests; of several, the one whose last request is the oldest."""
     return min(pods, key=lambda pod: (pod.requests, pod.tokens, pod.turn))
 
 
-def at_random(pods: Sequence[Pod], _call: Call) -> Pod:
+def at_random(pods: Sequence[Pod], _call: RequestView) -> Pod:
     """Any pod."""
     return random.choice(pods)  # noqa: S311 - nothing secret
 
 
-def better_of_two(pods: Sequence[Pod], call: Call) -> Pod:
+def better_of_two(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The less loaded one of two random pods."""
     return least_tokens(random.sample(pods, min(2, len(pods))), call)
 
 
-def by_prefix(pods: Sequence[Pod], call: Call) -> Pod:
+def by_prefix(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod that has had requests with the same beginning, while its load is near the mean."""
     return _bounded(pods, call, call.body[:_PREFIX_BYTES])
 
 
-def by_session(pods: Sequence[Pod], call: Call) -> Pod:
+def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod of the session. Requests without one go to the least loaded pod."""
     return _affine(pods, call.session.encode())[0] if call.session else least_requests(pods, call)
 
@@ -59,12 +75,12 @@ class RoundRobin:
     def __init__(self) -> None:
         self._turn = count()
 
-    def __call__(self, pods: Sequence[Pod], _call: Call) -> Pod:
+    def __call__(self, pods: Sequence[Pod], _call: RequestView) -> Pod:
         """The next pod by name."""
         return sorted(pods, key=lambda pod: pod.observed.name)[next(self._turn) % len(pods)]
 
 
-def _bounded(pods: Sequence[Pod], call: Call, key: bytes) -> Pod:
+def _bounded(pods: Sequence[Pod], call: RequestView, key: bytes) -> Pod:
     """Consistent hashing with bounded loads (Mirrokni et al., 2016), by outstanding tokens."""
     limit = _IMBALANCE * (sum(pod.tokens for pod in pods) + call.tokens) / len(pods)
     fits = (pod for pod in _affine(pods, key) if pod.tokens == 0 or pod.tokens + call.tokens <= limit)

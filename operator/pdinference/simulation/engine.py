@@ -5,6 +5,7 @@ then waiting ones in order, up to the tokens of a step. A waiting request that h
 those behind it; if a running one has none, the last that came loses its blocks and computes them again.
 
 Steps without prompt tokens are not simulated one by one: between two events the time of n of them is a polynomial.
+Such a run begins with one longer step where requests have just joined.
 """
 
 import math
@@ -80,6 +81,17 @@ class Progress(NamedTuple):
     kv_used: float
 
 
+_Run = tuple[float, float, float, float, int]
+"""Steps without prompts, one after the other. A tuple, because there is one for each few steps:
+
+- seconds of a longer step before the others, in which requests join or which follows a prompt; 0 without it,
+- when the others begin,
+- seconds of the first one of them,
+- seconds that each takes longer than the one before,
+- number of them.
+"""
+
+
 class Engine:
     """An engine, with all tensor-parallel ranks.
 
@@ -106,12 +118,12 @@ class Engine:
         self._context = 0.0  # KV tokens of running requests, less rounds times their number
         self._reserved = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
         self._stepping = False
-        self._run: tuple[float, float, float, int] | None = None  # start, seconds of the first step, growth, steps
-        self._plan = 0
+        self._run: _Run | None = None
+        self._ends = 0.0  # when the run ends
         self._before = -math.inf  # when the step before the next one began
         self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
         self._after_prefill = 0.0  # seconds that the next step takes longer
-        self._base: dict[int, float] = {}  # seconds of a decode step by running requests, without KV cache
+        self._alike: dict[int, tuple[float, float, float]] = {}  # `_of_running` by their number
         self.busy = 0.0
         self.stepping = 0.0
         self.steps = 0
@@ -152,8 +164,7 @@ class Engine:
     @property
     def kv_used(self) -> float:
         """KV tokens in use, with the unused part of each request's last block."""
-        running = len(self._running)
-        return self._context + running * (self._rounds + self._limits.block / 2) + self._reserved
+        return self._context + len(self._running) * (self._rounds + self._limits.block / 2) + self._reserved
 
     def read(self, seconds: float, reading: float) -> float:
         """Give a request to an API server, and return the seconds that it waits there for its turns.
@@ -164,7 +175,7 @@ class Engine:
         """
         running, waiting = len(self._running), 0.0
         if running:
-            step = max(self._decode_step(running), self._steps.calibration.shortest_step)
+            step = max(self._of_running()[0] + self._kv_seconds(self._rounds), self._steps.calibration.shortest_step)
             passed, backlog = self._server_now(running)
             waiting = self._limits.servers.waiting(running, step, min(step, passed), backlog, reading)
         self.backlog += seconds / self._limits.servers.number
@@ -175,11 +186,16 @@ class Engine:
         if self._run is None:
             passed = self._clock.now - max(self._before, 0.0)
             return passed, max(0.0, self.backlog - passed)
-        start, first, growth, _ = self._run
-        seconds = self._clock.now - start
+        longer, start, first, growth, _ = self._run
+        seconds, servers, backlog = self._clock.now - start, self._limits.servers, self.backlog
+        if seconds < 0:  # during the longer step
+            return seconds + longer, max(0.0, backlog - seconds - longer)
+        if longer:
+            backlog = servers.backlog(backlog, running, 1, longer)
         steps = max(0, _steps_within(seconds, first, growth) - 1)
         ended = _seconds_of(steps, first, growth)
-        backlog = self.backlog if not steps else self._limits.servers.backlog(self.backlog, running, steps, ended)
+        if steps:
+            backlog = servers.backlog(backlog, running, steps, ended)
         return seconds - ended, max(0.0, backlog - (seconds - ended))
 
     def submit(self, job: Job) -> None:
@@ -192,10 +208,11 @@ class Engine:
     def progress(self) -> Progress:
         """The counters now, with the steps of a run under way that have ended."""
         tokens, seconds, running = 0, 0.0, len(self._running)
-        if self._run is not None:
-            start, first, growth, steps = self._run
-            passed = min(steps, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
-            tokens, seconds = passed * running, _seconds_of(passed, first, growth) * running
+        if self._run is not None and self._clock.now >= self._run[1]:
+            longer, start, first, growth, number = self._run
+            passed = min(number, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
+            seconds = (longer + _seconds_of(passed, first, growth)) * running
+            tokens = (passed + bool(longer)) * running
         return Progress(
             self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used + tokens
         )
@@ -219,12 +236,13 @@ class Engine:
     def _shorten(self) -> None:
         """End a run of decode steps where the next step can have the new request."""
         assert self._run is not None  # noqa: S101 - for the type checker
-        start, first, growth, steps = self._run
-        passed = max(1, _steps_within(self._clock.now - start, first, growth) + int(self._limits.lookahead))
-        if passed < steps:
-            self._run = start, first, growth, passed
-            self._plan += 1
-            self._clock.at(start + _seconds_of(passed, first, growth), partial(self._end_run, self._plan))
+        longer, start, first, growth, number = self._run
+        since = self._clock.now - start
+        within = 0  # during the longer step
+        if since >= 0:
+            within = max(1, _steps_within(since, first, growth) + int(self._limits.lookahead))
+        if within < number:
+            self._make(longer, start, first, growth, within)
 
     def _begin(self) -> None:
         """Schedule the next step."""
@@ -246,11 +264,16 @@ class Engine:
         return self._before if others else math.inf
 
     def _admit(self) -> None:
-        limits, cut = self._limits, self._cut()
+        cut = self._cut()
         while self._pulled and self._pulled[0].came <= cut:
             self._join(self._pulled.popleft())
         used = self.kv_used
         self.most_kv = max(self.most_kv, used)
+        if self._waiting and self._waiting[0].came <= cut:
+            self._admit_waiting(used, cut)
+
+    def _admit_waiting(self, used: float, cut: float) -> None:
+        limits = self._limits
         present = len(self._running) + len(self._chunked)
         budget = limits.step_tokens - len(self._running) - sum(job.prefill for job in self._chunked)
         while self._waiting and self._waiting[0].came <= cut:
@@ -302,10 +325,10 @@ class Engine:
             ended.append(self._chunked.popleft())
         return ended, tokens, pairs
 
-    def _kv_seconds(self) -> float:
-        """Seconds of reading the KV cache of running requests."""
-        steps, rounds, running = self._steps, self._rounds, len(self._running)
-        seconds = (self._context + running * rounds) * steps.kv_token
+    def _kv_seconds(self, rounds: float) -> float:
+        """Seconds of reading the KV cache of the running requests once they have had so many rounds."""
+        steps = self._steps
+        seconds = (self._context + len(self._running) * rounds) * steps.kv_token
         if steps.window_token:
             seconds += steps.window_token * sum(
                 min(job.context + rounds, steps.work.window) for _, _, job in self._running
@@ -318,7 +341,7 @@ class Engine:
         return max(0.0, self._clock.now - since) if self._limits.lookahead and since > -math.inf else 0.0
 
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
-        running, kv, ahead = len(self._running), self._kv_seconds(), self._ahead()
+        running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
         seconds = max(seconds, self._steps.calibration.shortest_step)
@@ -328,12 +351,10 @@ class Engine:
         self._clock.at(self._clock.now + seconds, partial(self._end_mixed, ended, seconds))
 
     def _end_mixed(self, ended: list[Job], seconds: float) -> None:
-        self._gaps.add(seconds, len(self._running))
-        self._token_seconds += seconds * len(self._running)
         self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
-        running = len(self._running) + len(ended)
-        self.backlog = self._limits.servers.backlog(self.backlog, running, 1, seconds)
-        self._round(1)
+        self._step(seconds, 1, len(ended))
+        self._begin_answers(self._clock.now)
+        self._end_answers()
         for job in ended:
             self._token(job)
             self._join(job)
@@ -341,64 +362,97 @@ class Engine:
 
     def _decode(self) -> None:
         """Run steps without prompts until a request ends, the cache is full, or something comes."""
-        running = len(self._running)
-        while running > 1 and self.kv_used + running > self._limits.kv_tokens:
+        number = self._steps_ahead()
+        while number < 1:
             self._preempt()
-            running = len(self._running)
-        steps = self._steps
-        least = steps.calibration.shortest_step
-        first = self._decode_step(running)
-        growth = running * steps.kv_token
-        if first < least:
-            first, growth = least, 0.0
-        number = max(1, math.ceil(self._running[0][0] - self._rounds - 1e-9))
+            number = self._steps_ahead()
+        base, growth, _ = self._of_running()
+        least, start, longer = self._steps.calibration.shortest_step, self._clock.now, 0.0
+        first = max(least, base + self._kv_seconds(self._rounds))
         if self._fresh or self._after_prefill:
-            number = 1
-            first += len(self._fresh) * steps.calibration.join + self._after_prefill
+            longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
-        elif running > 1:
-            number = min(number, max(1, int((self._limits.kv_tokens - self.kv_used) / running)))
-        now = self._clock.now
-        self._run = now, first, growth, number
-        self._plan += 1
-        self._clock.at(now + _seconds_of(number, first, growth), partial(self._end_run, self._plan))
-        if self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
-            self._shorten()
+            start += longer
+            first = max(least, base + self._kv_seconds(self._rounds + 1))
+            # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
+            number = 0 if self._waiting or self._pulled else number - 1
+        elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
+            number = 1
+        self._make(longer, start, first, growth if first > least else 0.0, number)
 
-    def _decode_step(self, running: int) -> float:
-        """Seconds of a step without prompts."""
-        base = self._base.get(running)
-        if base is None:
-            base = self._base[running] = self._steps.decode(running)
-        return base + self._kv_seconds()
+    def _steps_ahead(self) -> int:
+        """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
+        running = len(self._running)
+        number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
+        return number if running == 1 else min(number, int((self._limits.kv_tokens - self.kv_used) / running))
 
-    def _end_run(self, plan: int) -> None:
-        if plan != self._plan or self._run is None:
-            return
-        _, first, growth, number = self._run
+    def _of_running(self) -> tuple[float, float, float]:
+        """Seconds of a step without prompts that depend on the number of running requests alone.
+
+        Those without reading KV cache; those that the next step takes longer, because it reads a token more of each
+        request; and those in which a CPU starts its kernels.
+        """
+        running = len(self._running)
+        alike = self._alike.get(running)
+        if alike is None:
+            steps = self._steps
+            alike = steps.decode(running), running * steps.kv_token, steps.launch(running)
+            self._alike[running] = alike
+        return alike
+
+    def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
+        """Make the steps of a run, in place of those of the run under way."""
+        self._run = longer, start, first, growth, number
+        self._ends = start + _seconds_of(number, first, growth)
+        self._clock.at(self._ends, self._end_run)
+
+    def _end_run(self) -> None:
+        if self._run is None or self._clock.now != self._ends:
+            return  # the run has become shorter
+        longer, start, first, growth, number = self._run
         self._run = None
-        seconds = _seconds_of(number, first, growth)
-        self.stepping += seconds
-        self._gaps.add(seconds / number, len(self._running) * number)
-        self._token_seconds += seconds * len(self._running)
-        self._before = self._clock.now - (first + growth * (number - 1))
-        self._launched = self._before + self._steps.launch(len(self._running))
-        self.backlog = self._limits.servers.backlog(self.backlog, len(self._running), number, seconds)
-        self._round(number)
+        if longer:
+            self._before = start - longer
+            self.stepping += longer
+            self._step(longer, 1)
+            self._begin_answers(start)
+        if number:
+            seconds = _seconds_of(number, first, growth)
+            self._before = self._clock.now - (first + growth * (number - 1))
+            self.stepping += seconds
+            self._step(seconds, number)
+        self._launched = self._before + self._of_running()[2]
+        self._end_answers()
         self._begin()
 
-    def _round(self, number: int) -> None:
-        """Each running request has got so many tokens; some have ended."""
-        running = self._running
+    def _step(self, seconds: float, number: int, prompts: int = 0) -> None:
+        """Each running request gets a token in each of so many steps, which take some seconds together.
+
+        Args:
+            seconds: What the steps take.
+            number: Number of steps.
+            prompts: Requests whose prompt ends with them, which get a token, too.
+        """
+        running = len(self._running)
         self.steps += number
-        self.generated += number * len(running)
-        self._decoded += number * len(running)
+        self.backlog = self._limits.servers.backlog(self.backlog, running + prompts, number, seconds)
+        if running:
+            self._gaps.add(seconds / number, number * running)
+            self._token_seconds += seconds * running
+            self.generated += number * running
+            self._decoded += number * running
         self._rounds += number
-        now, ends = self._clock.now, self._rounds + 1e-6
+
+    def _begin_answers(self, at: float) -> None:
+        """The running requests that had no token before have got one."""
         for job in self._fresh:
             job.started = True
-            job.first(now)
+            job.first(at)
         self._fresh.clear()
+
+    def _end_answers(self) -> None:
+        """The running requests that have had all of their tokens end."""
+        running, now, ends = self._running, self._clock.now, self._rounds + 1e-6
         while running and running[0][0] <= ends:
             _, _, job = heappop(running)
             self._context -= job.context

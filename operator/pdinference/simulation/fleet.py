@@ -160,16 +160,9 @@ class Fleet:
         self.requests.append(request)
         call = asked(len(self.requests), arrival)
         if self._of.split is None:
-            self._when_ready(Role.DECODE, partial(self._send_whole, request, call))
+            self._send_whole(request, call)
         else:
-            self._when_ready(Role.PARAMETER, partial(self._send_to_p, request, call, self._of.split))
-
-    def _when_ready(self, role: Role, go_on: Callable[[], None]) -> None:
-        """The router lets a request wait while a role has no pod that is ready."""
-        if self._serving[role]:
-            go_on()
-        else:
-            self._waiting[role].append(go_on)
+            self._send_to_p(request, call, self._of.split)
 
     def _chosen(self, role: Role, pods: Sequence[SimulatedPod], call: Asked) -> SimulatedPod:
         return self._by_known[self._choose[role]([pod.known for pod in pods], call)]
@@ -182,8 +175,11 @@ class Fleet:
         self._clock.at(read_at + seconds + hiccup, then)
 
     def _send_whole(self, request: Request, call: Asked) -> None:
-        arrival = request.arrival
-        pod = self._chosen(Role.DECODE, self._serving[Role.DECODE], call)
+        arrival, serving = request.arrival, self._serving[Role.DECODE]
+        if not serving:
+            self._waiting[Role.DECODE].append(partial(self._send_whole, request, call))
+            return
+        pod = self._chosen(Role.DECODE, serving, call)
         sent = pod.begin(arrival.prompt)
         cached = pod.cached(arrival)
         done = partial(_done, request, pod, sent)
@@ -191,8 +187,11 @@ class Fleet:
         self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
 
     def _send_to_p(self, request: Request, call: Asked, split: Split) -> None:
-        arrival = request.arrival
-        pod = self._chosen(Role.PARAMETER, self._serving[Role.PARAMETER], call)
+        arrival, serving = request.arrival, self._serving[Role.PARAMETER]
+        if not serving:
+            self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, call, split))
+            return
+        pod = self._chosen(Role.PARAMETER, serving, call)
         sent = pod.begin(arrival.prompt)
         cached = pod.cached(arrival)
 
@@ -201,33 +200,39 @@ class Fleet:
             pod.prefill_seconds += at - job.scheduled
             pod.end(sent, arrival.prompt, 1, at)
             request.prefilled_at = at
-            self._when_ready(Role.DECODE, partial(self._hand_over, request, call, pod, split))
+            self._hand_over(request, call, pod, split)
 
         job = Job(arrival.prompt - cached, cached, 1, _nothing, prefilled, kept=True)
         self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
 
     def _hand_over(self, request: Request, call: Asked, parameter: SimulatedPod, split: Split) -> None:
-        arrival = request.arrival
-        group = parameter.known.observed.group
-        serving = self._serving[Role.DECODE]
-        near = [pod for pod in serving if pod.known.observed.group == group] if split.groups else serving
-        pod = self._chosen(Role.DECODE, near, call)
+        arrival, serving = request.arrival, self._serving[Role.DECODE]
+        if not serving:
+            self._waiting[Role.DECODE].append(partial(self._hand_over, request, call, parameter, split))
+            return
+        if split.groups:
+            group = parameter.known.observed.group
+            serving = [pod for pod in serving if pod.known.observed.group == group]
+        pod = self._chosen(Role.DECODE, serving, call)
         sent = pod.begin(arrival.prompt)
         link = self._link.get(parameter) or self._link[pod]
-
-        def pull(then: Callable[[], None]) -> None:
-            link.move(arrival.prompt * split.token_bytes, partial(pulled, then))
-
-        def pulled(then: Callable[[], None]) -> None:
-            request.pulled_at = self._clock.now
-            parameter.engine.release(arrival.prompt)
-            parameter.kept -= 1
-            parameter.leave_when_empty(self._clock.now)
-            then()
-
+        pull = partial(self._pull, request, parameter, link, arrival.prompt * split.token_bytes)
         done = partial(_done, request, pod, sent)
         job = Job(1, arrival.prompt - 1, arrival.answer, partial(_first, request, pod), done, pull)
         self._read(pod, arrival.prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
+
+    def _pull(
+        self, request: Request, parameter: SimulatedPod, link: Link, size: float, then: Callable[[], None]
+    ) -> None:
+        link.move(size, partial(self._pulled, request, parameter, then))
+
+    def _pulled(self, request: Request, parameter: SimulatedPod, then: Callable[[], None]) -> None:
+        """D has the KV cache, and P may forget it."""
+        request.pulled_at = self._clock.now
+        parameter.engine.release(request.arrival.prompt)
+        parameter.kept -= 1
+        parameter.leave_when_empty(self._clock.now)
+        then()
 
 
 def _first(request: Request, pod: SimulatedPod, at: float) -> None:

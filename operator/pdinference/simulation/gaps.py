@@ -1,6 +1,7 @@
 """The gaps between tokens, as a histogram."""
 
 import math
+from collections import defaultdict
 from typing import Final
 
 _WIDTH: Final = math.log(1.02)
@@ -10,13 +11,12 @@ class Gaps:
     """Counts gaps by length, in classes of 2 %."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
+        self._counts: defaultdict[int, int] = defaultdict(int)
 
     def add(self, seconds: float, number: int) -> None:
         """Count gaps of one length."""
         if number:
-            key = round(math.log(seconds) / _WIDTH)
-            self._counts[key] = self._counts.get(key, 0) + number
+            self._counts[round(math.log(seconds) / _WIDTH)] += number
 
     def clear(self) -> None:
         """Forget all, as after a warm-up."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from pdinference.api.names import Role
-from pdinference.router.calls import Call
 from pdinference.router.pods import Observed, Pod
 from pdinference.simulation.arrangement import EngineKind
 from pdinference.simulation.arrivals import Arrival
@@ -18,24 +18,25 @@ _SESSIONS = 200
 _TURNS = count(1)
 
 
-class Asked(Call):
-    """A request as the policies see it: its length, its beginning, its session."""
+class Asked(NamedTuple):
+    """A request as the policies see it.
 
-    __slots__ = ("length",)
-    length: int
+    Attributes:
+        body: Its beginning.
+        tokens: Prompt tokens.
+        session: Key of its session.
+    """
 
-    @property
-    def tokens(self) -> int:
-        """Prompt tokens."""
-        return self.length
+    body: bytes
+    tokens: int
+    session: str
 
 
 def asked(number: int, arrival: Arrival) -> Asked:
     """A request with the beginning of its trace, or one of its own."""
-    body = b"%d" % (arrival.prefix[0] if arrival.prefix else -number)
-    call = Asked("/v1/completions", body, session=str(number % _SESSIONS))
-    object.__setattr__(call, "length", arrival.prompt)
-    return call
+    return Asked(
+        b"%d" % (arrival.prefix[0] if arrival.prefix else -number), arrival.prompt, session=str(number % _SESSIONS)
+    )
 
 
 class Sent:

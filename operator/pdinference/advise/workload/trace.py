@@ -39,6 +39,11 @@ class Trace:
         """Mean number of requests per second."""
         return len(self.arrivals) / self.seconds
 
+    @property
+    def token_rate(self) -> float:
+        """Mean number of tokens per second, of prompts and answers together."""
+        return sum(arrival.prompt + arrival.answer for arrival in self.arrivals) / self.seconds
+
     def faster(self, factor: float) -> "Trace":
         """The same requests in less time: bursts, lengths and prefixes stay.
 

@@ -42,6 +42,7 @@ def print_advice(advice: Advice, resource: str, console: Console) -> None:
 def _asked(advice: Advice) -> Iterator[str]:
     question = advice.question
     yield f"Load: {question.load.source}. " + ". ".join(question.summary.lines()) + "."
+    yield from advice.of_load
     if question.objectives.given:
         yield f"Objectives: {question.objectives}. ITL is the mean time per output token of an answer."
     else:
