@@ -69,6 +69,16 @@ def test_a_command_until_ctrl_c_is_interrupted_when_it_has_printed(tmp_path: Pat
     run(tmp_path, indented(watch, "watch this   # live, until Ctrl-C", "echo then") + "\n```\nseen this\nthen\n```\n")
 
 
+def test_a_command_that_is_refused_has_to_fail(tmp_path: Path) -> None:
+    refuse = "refuse() { echo no $1; return 1; }"
+    run(tmp_path, indented(refuse, "refuse this   # is refused", "echo then") + "\n```\nno this\nthen\n```\n")
+
+
+def test_a_command_that_should_be_refused_and_is_not_fails_the_page(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"line 1, exit status 1\n(?s:.*)yes\nThis was not refused\."):
+        run(tmp_path, indented("echo yes   # is refused", "echo then"))
+
+
 def test_processes_in_the_background_end_with_the_page(tmp_path: Path) -> None:
     run(tmp_path, indented("sleep 1000 &", "echo $! > pid"))
     process = Path("/proc", (tmp_path / "clone" / "pid").read_text().strip(), "stat")
