@@ -38,7 +38,18 @@ from e2e.install import REPOSITORY
 from e2e.programs import PROGRAMS
 
 DOCUMENTS: Final = REPOSITORY / "docs"
-PAGES: Final = ("quick-start", "kubectl-pdi", "verify")
+PAGES: Final = (
+    "quick-start",
+    "kubectl-pdi",
+    "verify",
+    "admission",
+    "troubleshooting",
+    "operations",
+    "autoscaling",
+    "batch",
+    "gitops",
+    "p-d-or-not",
+)
 """The pages that work on the local cluster of the demo, and are run there."""
 _MARK: Final = re.compile(r"<!-- (not run|not compared): (.+?) -->", re.DOTALL)
 _PROMPT: Final = "$ "

@@ -159,4 +159,25 @@ LEFT_OUT = {
         ("05:33:50 P 0.0", "what was printed then"),
         ("$ counters 8001", "counters of the tiers"),
     ],
+    "admission": [],
+    "troubleshooting": [
+        ("kubectl patch pdi", "vLLM starts three times, which takes a minute"),
+        ("├── revision skdpbsbd", "what was printed then"),
+    ],
+    "operations": [
+        ("$ kubectl get", "the demo downloads no model; e2e/test_model_cache.py tests downloads"),
+        ("$ kubectl get", "the model of the demo is in its image"),
+        ("for pod in", "the demo has no adapter"),
+    ],
+    "autoscaling": [],
+    "batch": [
+        ("jq -rs 'sort_by(.custom_id)[]", "jq is not part of Debian"),
+        ("kubectl patch secret", "the demo has no keys; e2e/test_batch.py tests them"),
+    ],
+    "gitops": [
+        ("kubectl patch configmap", "needs Argo CD"),
+        ("kubectl patch configmap", "needs Argo CD"),
+        ("flux bootstrap git", "needs Flux"),
+    ],
+    "p-d-or-not": [("vllm bench serve", "needs GPUs")],
 }
