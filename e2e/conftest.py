@@ -10,7 +10,15 @@ import pytest
 
 from e2e import demo, programs
 from e2e.cluster import Cluster
-from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
+from e2e.install import (
+    LOCAL_VALUES,
+    ImageReferences,
+    apply,
+    create_namespace,
+    example,
+    install_operator,
+    local_references,
+)
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.waiting import wait_ready
@@ -75,7 +83,7 @@ def serving() -> Iterator[Serving]:
     images = local_references(built)
     try:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
-        install_operator(kubectl, images)
+        install_operator(kubectl, images, *LOCAL_VALUES)
         create_namespace(kubectl)
         apply(kubectl, quick_example(images))
         wait_ready(kubectl, NAME)

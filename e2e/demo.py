@@ -17,6 +17,7 @@ from e2e.cluster.paths import binaries
 from e2e.console import console, headline, recorded, say
 from e2e.images import IMAGES, ImageError, project_version
 from e2e.install import (
+    LOCAL_VALUES,
     ImageReferences,
     apply,
     create_namespace,
@@ -79,7 +80,7 @@ def _show_all(local: str | None, registry: str | None, tag: str) -> None:
     kubectl, images = _local(local) if local else _current(registry, tag)
 
     headline("The operator, from its Helm chart")
-    install_operator(kubectl, images)
+    install_operator(kubectl, images, *(LOCAL_VALUES if local else ()))
 
     headline("One PDInference")
     create_namespace(kubectl)

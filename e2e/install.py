@@ -19,6 +19,8 @@ CHART = REPOSITORY / "charts" / "pdinference-operator"
 TINY_EXAMPLE = REPOSITORY / "examples" / "tiny-cpu.yaml"
 OPERATOR_NAMESPACE = "pdinference-system"
 RELEASE = "pdinference"
+LOCAL_VALUES = ("rbac.batchConfigMaps=true",)
+"""Values of the chart on a local cluster: it has no volumes for the answers of a batch (docs/batch.md)."""
 
 
 @dataclass(frozen=True)

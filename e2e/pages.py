@@ -13,6 +13,7 @@ print.
 | some spaces | any number of spaces |
 | a member of a JSON object | the member; others may be there, too |
 | the comment `# ... until Ctrl-C` of a command | Ctrl-C, when the command has printed something |
+| the comment `# ... is refused` of a command | a command that has to fail |
 | `<!-- not run: REASON -->` before a block | commands that need something that the local cluster lacks |
 | `<!-- not compared: REASON -->` before a fence | what something else has printed |
 
@@ -37,12 +38,24 @@ from e2e.install import REPOSITORY
 from e2e.programs import PROGRAMS
 
 DOCUMENTS: Final = REPOSITORY / "docs"
-PAGES: Final = ("quick-start", "kubectl-pdi", "verify")
+PAGES: Final = (
+    "quick-start",
+    "kubectl-pdi",
+    "verify",
+    "admission",
+    "troubleshooting",
+    "operations",
+    "autoscaling",
+    "batch",
+    "gitops",
+    "p-d-or-not",
+)
 """The pages that work on the local cluster of the demo, and are run there."""
 _MARK: Final = re.compile(r"<!-- (not run|not compared): (.+?) -->", re.DOTALL)
 _PROMPT: Final = "$ "
 _LINES: Final = "..."
 _INTERRUPTED: Final = re.compile(r"^(.+?)\s+#.*\buntil Ctrl-C\b.*$", re.MULTILINE)
+_REFUSED: Final = re.compile(r"^(.+?)\s+#.*\bis refused\b.*$", re.MULTILINE)
 _BETWEEN: Final = "\x1e"
 """Printed before each step."""
 _RANDOM: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -84,6 +97,9 @@ until_ctrl_c() {
     wait $! || status=$?
     cat "$printed"
     [ $status = 0 ] || [ $status = 1 ] || [ $status = 130 ]
+}
+is_refused() {
+    ! "$@" || { echo "This was not refused."; return 1; }
 }
 """
 
@@ -233,8 +249,12 @@ def _reduced(found: Any, like: Any) -> Any:
 
 
 def _script(steps: tuple[Step, ...]) -> str:
-    blocks = (_INTERRUPTED.sub(r"until_ctrl_c \1", step.commands) for step in steps)
-    return _BASH + "".join(f"printf '\\x1e'\n{block}" for block in blocks)
+    return _BASH + "".join(f"printf '\\x1e'\n{_runnable(step.commands)}" for step in steps)
+
+
+def _runnable(commands: str) -> str:
+    """Commands with what their comments say."""
+    return _REFUSED.sub(r"is_refused \1", _INTERRUPTED.sub(r"until_ctrl_c \1", commands))
 
 
 def _printed(script: str, folder: Path, environment: Mapping[str, str], timeout: float) -> tuple[str, str]:

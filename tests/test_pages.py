@@ -69,6 +69,16 @@ def test_a_command_until_ctrl_c_is_interrupted_when_it_has_printed(tmp_path: Pat
     run(tmp_path, indented(watch, "watch this   # live, until Ctrl-C", "echo then") + "\n```\nseen this\nthen\n```\n")
 
 
+def test_a_command_that_is_refused_has_to_fail(tmp_path: Path) -> None:
+    refuse = "refuse() { echo no $1; return 1; }"
+    run(tmp_path, indented(refuse, "refuse this   # is refused", "echo then") + "\n```\nno this\nthen\n```\n")
+
+
+def test_a_command_that_should_be_refused_and_is_not_fails_the_page(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"line 1, exit status 1\n(?s:.*)yes\nThis was not refused\."):
+        run(tmp_path, indented("echo yes   # is refused", "echo then"))
+
+
 def test_processes_in_the_background_end_with_the_page(tmp_path: Path) -> None:
     run(tmp_path, indented("sleep 1000 &", "echo $! > pid"))
     process = Path("/proc", (tmp_path / "clone" / "pid").read_text().strip(), "stat")
@@ -149,4 +159,25 @@ LEFT_OUT = {
         ("05:33:50 P 0.0", "what was printed then"),
         ("$ counters 8001", "counters of the tiers"),
     ],
+    "admission": [],
+    "troubleshooting": [
+        ("kubectl patch pdi", "vLLM starts three times, which takes a minute"),
+        ("├── revision skdpbsbd", "what was printed then"),
+    ],
+    "operations": [
+        ("$ kubectl get", "the demo downloads no model; e2e/test_model_cache.py tests downloads"),
+        ("$ kubectl get", "the model of the demo is in its image"),
+        ("for pod in", "the demo has no adapter"),
+    ],
+    "autoscaling": [],
+    "batch": [
+        ("jq -rs 'sort_by(.custom_id)[]", "jq is not part of Debian"),
+        ("kubectl patch secret", "the demo has no keys; e2e/test_batch.py tests them"),
+    ],
+    "gitops": [
+        ("kubectl patch configmap", "needs Argo CD"),
+        ("kubectl patch configmap", "needs Argo CD"),
+        ("flux bootstrap git", "needs Flux"),
+    ],
+    "p-d-or-not": [("vllm bench serve", "needs GPUs")],
 }

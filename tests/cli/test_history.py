@@ -166,10 +166,50 @@ def test_undo_of_an_invalid_spec_keeps_the_pods_that_there_are(world: World) -> 
     assert world.spec == {"image": "a", "decode": {"replicas": 3}}
 
 
-def test_undo_writes_nothing_over_an_edit_that_came_between(world: World) -> None:
+class _WrittenBetween(FakeApi):
+    """An API server where another client writes between the read and the write of a command."""
+
+    written: Json | None = None
+
+    async def replace(self, path: str, manifest: Json) -> Json:
+        if self.written is not None:
+            self.put(path, {**self.objects[path], **self.written})
+            self.written = None
+        return await super().replace(path, manifest)
+
+
+@pytest.fixture
+def written_between(world: World) -> _WrittenBetween:
+    """The API server of a world in which an image was replaced by another."""
+    api = _WrittenBetween()
+    world.api, world.history = api, History(api, Cache())
     for image in "ab":
         world.edit(image)
-    world.api.fail("replace", PATH, ApiError(409, "Conflict", "the object has been modified"))
+    return api
+
+
+def test_undo_writes_nothing_over_an_edit_that_came_between(world: World, written_between: _WrittenBetween) -> None:
+    written_between.written = {"spec": {"image": "c", "decode": {"replicas": 1}}}
+    result = world.run("undo")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: llama was changed meanwhile. Nothing was written; try again.\n"
+    assert world.spec["image"] == "c"
+
+
+def test_undo_writes_although_the_operator_wrote_the_status_between(
+    world: World, written_between: _WrittenBetween
+) -> None:
+    written_between.written = {"status": {"observedGeneration": 2}}
+    result = world.run("undo")
+    assert result.exit_code == 0, result.output
+    assert world.spec["image"] == "a"
+    assert written_between.objects[PATH]["status"] == {"observedGeneration": 2}
+
+
+def test_undo_ends_although_every_write_is_a_conflict(world: World) -> None:
+    for image in "ab":
+        world.edit(image)
+    world.api.fail("replace", PATH, *[ApiError(409, "Conflict", "the object has been modified")] * 100)
     result = world.run("undo")
     assert result.exit_code == 1
     assert result.stderr == "Error: llama was changed meanwhile. Nothing was written; try again.\n"

@@ -142,6 +142,26 @@ def test_a_crash_quotes_what_the_container_said_last() -> None:
     assert "«error: unrecognized arguments: --no-such-flag»" in diagnose(pod(problem), "ns").message
 
 
+def test_a_folder_that_the_image_lacks_is_named_with_its_field() -> None:
+    """The last words are those of vLLM 0.32 for such a path."""
+    said = (
+        "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
+        "'/models/tiny-2'. Use `repo_type` argument if needed."
+    )
+    message = diagnose(pod(PodProblem("Error", "", "vllm", exit_code=1, last_words=said)), "ns").message
+    assert "The image has no folder /models/tiny-2: correct spec.model.source.path, or take an image" in message
+    other = said.replace("/models/tiny-2", "a/b/c")
+    assert "folder" not in diagnose(pod(PodProblem("Error", "", "vllm", last_words=other)), "ns").message
+
+
+def test_a_pod_that_starts_again_has_the_log_of_the_run_before() -> None:
+    message = diagnose(pod(restarts=1), "ns").message
+    assert message == (
+        "Pod p-0 is starting again, because a container has stopped. See why: `kubectl logs -n ns p-0 --previous`."
+    )
+    assert message == diagnose(pod(restarts=7), "ns").message
+
+
 class TestSchedulerMessages:
     """The scheduler's own words are followed by what to look at; they are those of Kubernetes 1.34."""
 
@@ -151,6 +171,7 @@ class TestSchedulerMessages:
             ("1 cannot allocate all claims.", "the free devices of spec.parameter.accelerator.devices"),
             ("request accelerators: device class x does not exist.", "devices.deviceClassName"),
             ("1 Insufficient amd.com/gpu, 1 Insufficient cpu.", "No node has enough free amd.com/gpu "),
+            ("2 Insufficient nvidia.com/gpu.", "No node has enough free nvidia.com/gpu (all"),
             ("2 node(s) didn't match Pod's node affinity/selector.", "accelerator.products"),
             ("1 node(s) had untolerated taint(s).", "spec.parameter.placement.tolerations"),
             ("1 node(s) didn't match pod affinity rules.", "spec.colocation"),

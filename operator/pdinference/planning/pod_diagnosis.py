@@ -13,6 +13,8 @@ _PULL_REASONS = frozenset({IMAGE_PULL, "ErrImagePull", "RegistryUnavailable", "S
 """Reasons between which the kubelet alternates while an image cannot be pulled (`pkg/kubelet/images`)."""
 _IMAGE_REASONS = _PULL_REASONS | {"InvalidImageName", "ErrImageNeverPull"}
 _PULL_AGAIN = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: |$)', re.ASCII)
+_NOT_A_REPOSITORY = re.compile(r"Repo id must be in the form .{1,60}: '(/[^']{1,300})'", re.ASCII)
+"""huggingface_hub's words for a model whose name is a path."""
 _BACK_OFF = "CrashLoopBackOff"
 _RESTARTS_OF_A_LOOP = 2
 """A container in back-off after this many restarts has stopped three times within minutes."""
@@ -45,7 +47,7 @@ def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAM
     """
     problem = pod.problem
     if problem is None:
-        return Diagnosis("Starting", f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`.")
+        return Diagnosis("Starting", _start(pod, namespace))
     if problem.reason == UNSCHEDULABLE:
         # A batch runner has few fields for its placement, so the scheduler's message suffices.
         placed = model_placed_as if pod.role is Role.MODEL else pod.role
@@ -91,6 +93,13 @@ def _severity(pod: PodSummary) -> int:
     return 3 if pod.problem.reason in _CRASH_REASONS | {NO_MODEL} else 2
 
 
+def _start(pod: PodSummary, namespace: str) -> str:
+    if pod.restarts:
+        see = f"See why: `{_logs(pod, namespace, previous=True)}`"
+        return f"Pod {pod.name} is starting again, because a container has stopped. {see}."
+    return f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`."
+
+
 def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     previous = pod.restarts > 0
     see = f"See why: `{_logs(pod, namespace, container=problem.container, previous=previous)}`."
@@ -99,7 +108,14 @@ def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     stopped = "stops repeatedly, last" if loops(problem) else "stopped"
     code = "" if problem.exit_code is None else f" with exit code {problem.exit_code}"
     said = f"Its last log lines: «{problem.last_words}». " if problem.last_words else ""
-    return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{see}"
+    return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{_absent(problem)}{see}"
+
+
+def _absent(problem: PodProblem) -> str:
+    """Advice on a folder that the image lacks: vLLM takes its path for a repository."""
+    if not (found := _NOT_A_REPOSITORY.search(problem.last_words)):
+        return ""
+    return f"The image has no folder {found[1]}: correct spec.model.source.path, or take an image that has it. "
 
 
 def _limits(pod: PodSummary) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pdinference.api.names import Role
 
-_INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+)")
+_INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])")
 _PREEMPTION = re.compile(r"[. ]+((still not schedulable|no new claims to deallocate), )?preemption: .*", re.DOTALL)
 _ADVICE = (
     (

@@ -14,7 +14,7 @@ _SETTINGS = (
 )
 _HANDLED = (
     "The operator has handled this generation already. If it runs and is at rest, the differences come from other "
-    "settings; give its own as options."
+    "settings; give its own as options, as docs/operations.md shows."
 )
 
 

@@ -7,12 +7,16 @@ from pdinference.cli.history.changes import changes
 from pdinference.cli.history.gitops import managed_by
 from pdinference.cli.history.stored import Entry, stored
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.entry import with_decode_replicas
 from pdinference.cluster.kinds import RESOURCE
 
 Json = dict[str, Any]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_CONFLICT = 409
+_ATTEMPTS = 5
+"""While a roll-out starts, the operator writes the status every second or so, and each write is a new version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,27 @@ class Undo:
         return []
 
     async def write(self, api: ApiServer) -> None:
-        """Write the spec, unless the resource has changed since it was read.
+        """Write the spec, unless the stored spec has changed since it was read.
 
         Raises:
-            ApiError: The API server returned an error; status 409 if the resource has changed.
+            ApiError: The API server returned an error; status 409 if the spec has changed.
         """
         metadata = self.body["metadata"]
         path = RESOURCE.path(metadata["namespace"], metadata["name"])
-        await api.replace(path, {**self.body, "spec": self.after})
+        body = self.body
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                await api.replace(path, {**body, "spec": self.after})
+            except ApiError as error:
+                if error.status != _CONFLICT or not left:
+                    raise
+                body = await api.get(path)
+                if not self._describes(body):
+                    raise
+            else:
+                return
+
+    def _describes(self, latest: Json) -> bool:
+        """Whether this is the resource that was read, with the same spec; its status may differ."""
+        same: bool = latest["metadata"]["uid"] == self.body["metadata"]["uid"] and latest["spec"] == self.before
+        return same

@@ -6,7 +6,7 @@ The note is in the output of `pdinference plan`, whose options are further ways,
 import re
 
 _STATED = "state spec.model.architecture.weightsBytes beside architecture.config"
-_READ = "let a Job read the model's files (spec.model.inspect, or a claim as spec.model.cache)"
+_READ = "let a Job read the model's files (spec.model.inspect, or a claim as spec.model.cache; not with source.path)"
 _LOG = "vLLM's log says how many: `Model loading took`"
 
 
