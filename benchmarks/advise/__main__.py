@@ -51,7 +51,7 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 
 def _shape(load: Load) -> str:
-    notes = {"FP8": load.fp8, "TP 2": load.tensor > 1, "H100": "H100" in load.product}
+    notes = {"FP8": load.fp8, "TP 2": load.tensor > 1, "H100": "H100" in load.product, "P answers": load.answers}
     return ", ".join((f"{load.prompt:,} / {load.answer:,}", *(note for note, holds in notes.items() if holds)))
 
 

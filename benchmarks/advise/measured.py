@@ -31,6 +31,7 @@ class Load:
         seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
+        answers: Whether P answered whole requests, too (`router.parameterAnswers`).
     """
 
     way: str
@@ -50,6 +51,7 @@ class Load:
     seed: int | None = None
     product: str = "NVIDIA-H200"
     kv_tokens: int = KV_TOKENS
+    answers: bool = False
 
 
 FIRST: Final = (
@@ -121,6 +123,10 @@ _FOURTH: Final = (
     Load("NVLink", 8000, 150, 2, 4, 20, (272, 402), (7.14, 7.46), 10.3, 1341),
     Load("co-located", 8000, 150, 2, 4, 20, (222, 249), (7.10, 9.87), 8.6, 1281),
     Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, fp8=True),
+    Load("NVLink", 500, 1500, 5, 25, 20, (84, 112), (8.13, 8.29), 21.7, 12268, answers=True),
+    Load("NVLink", 2000, 600, 6, 12, 20, (129, 212), (9.36, 9.56), 19.6, 5751, answers=True),
+    Load("NVLink", 1000, 250, 10, 4, 20, (88, 146), (7.58, 7.90), 10.0, 1985, answers=True),
+    Load("NVLink", 500, 1500, 8, 25, 20, (93, 149), (9.07, 9.58), 24.8, 13688, fp8=True, answers=True),
     Load("co-located", 500, 1500, 8, 25, 20, (54, 85), (9.42, 9.69), 32.1, 14175, fp8=True),
 )
 FOURTH: Final = tuple(

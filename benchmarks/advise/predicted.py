@@ -85,7 +85,7 @@ def arrangement_of(load: Load) -> Arrangement:
         return Arrangement(_kind(load, 8192), 2 // load.tensor)
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
-    return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes))
+    return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes, answers=load.answers))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:

@@ -82,6 +82,27 @@ def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
     assert advice.shown.candidate.layout.fp8 is False
 
 
+def test_answers_of_p_are_a_hint_where_d_limits() -> None:
+    advice = answer(question(("2xH200",), prompt="500", answer="1500", rate=8, transports=("nvlink",)))
+    rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
+    own, shared = (rows[f"split: 1 P TP 1 + 1 D TP 1, NVLink{end}"] for end in ("", ", P answers too"))
+    assert own["limit"] in {"decode bandwidth", "API server"}
+    assert (own["parameterAnswers"], own["hint"]) == (False, False)
+    assert (shared["parameterAnswers"], shared["hint"], shared["best"]) == (True, True, False)
+    assert shared["whole"]["p50"] < 0.9 * own["whole"]["p50"]
+    assert "parameterAnswers" not in advice.document()["spec"].get("router", {})
+
+
+def test_answers_of_p_that_the_file_wants_are_in_every_split_row() -> None:
+    document = llama()
+    document["spec"]["router"] = {"parameterAnswers": "WhenDecodeIsBusy"}
+    asked = question(("2xH200",), prompt="500", answer="1500", rate=8, transports=("nvlink",), document=document)
+    found = as_json(answer(asked))
+    assert {row["parameterAnswers"] for row in found["arrangements"]} == {True, False}
+    assert all(row["parameterAnswers"] == (row["mode"] == "Disaggregated") for row in found["arrangements"])
+    assert not any("P answers too" in row["name"] for row in found["arrangements"])
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     asked = question(ttft="500ms", itl="30ms")
     assert as_json(answer(asked)) == as_json(answer(asked))

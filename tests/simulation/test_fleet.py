@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.advise.measured import LOADS, THIRD, Load
+from benchmarks.advise.measured import FOURTH, LOADS, THIRD, Load
 from benchmarks.advise.predicted import predicted
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.transfer import TCP, Way
@@ -172,6 +172,39 @@ def test_loads_that_nothing_was_fitted_to_are_predicted_in_the_median() -> None:
     assert len(errors) == 14
     ttft, tpot, whole = map(median, zip(*errors, strict=True))
     assert (ttft < 0.15, tpot < 0.08, whole < 0.08) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [load for load in FOURTH if not load.fp8],
+    ids=lambda load: f"{load.way}-{load.prompt}{'-p-answers' if load.answers else ''}",
+)
+def test_loads_of_an_h100_are_predicted_with_the_shares_of_the_h200(load: Load) -> None:
+    times = predicted(load)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
+    assert times.whole == pytest.approx(load.whole, rel=0.05)
+
+
+def test_p_answers_whole_requests_while_d_has_many() -> None:
+    """As the router decides it: most tokens are still of D, and prompts alone give P one token each."""
+    assert SPLIT.split is not None
+    clock = Clock()
+    fleet = Fleet(clock, replace(SPLIT, split=replace(SPLIT.split, answers=True)))
+    fleet.load(poisson(8, 30, prompt=500, answer=1500))
+    clock.run()
+    (parameter,), (decode,) = fleet.parameter, fleet.decode
+    assert all(request.done_at > request.first_at > 0 for request in fleet.requests)
+    assert parameter.answer_tokens + decode.answer_tokens == len(fleet.requests) * 1500 + _prefills(fleet)
+    assert len(fleet.requests) * 1500 / 2 < decode.answer_tokens < len(fleet.requests) * 1500 * 0.9
+    assert (parameter.known.requests, parameter.known.tokens, parameter.engine.kv_used) == (0, 0, 0)
+    clock.now += 1000
+    assert parameter.known.prompts.share == pytest.approx(0, abs=1e-6)
+
+
+def _prefills(fleet: Fleet) -> int:
+    """Requests whose prompt alone was computed by P."""
+    return sum(request.prefilled_at > 0 for request in fleet.requests)
 
 
 @pytest.mark.parametrize("load", [load for load in LOADS if load.ttft[0] is None], ids=lambda load: load.way)

@@ -32,6 +32,10 @@ from pdinference.simulation.arrivals import Arrival
 _MOST_REPLICAS = 1000
 _BUSIER: Final = 1.1
 """The busiest part is described if it has so many times the tokens per second of the load."""
+_LIMITS_OF_BYTES: Final = frozenset({Limit.DECODE, Limit.KV})
+"""Limits that an FP8 KV cache moves."""
+_LIMITS_OF_D: Final = _LIMITS_OF_BYTES | {Limit.API}
+"""Limits that answers of P move, if they are those of a split arrangement."""
 SMALL_STEP: Final = 2048
 """Tokens a step that are tried without P. D was measured with as many: prompts delay tokens by 56 ms, not 220."""
 _SHORTER: Final = 1.5
@@ -255,17 +259,26 @@ def _hints(question: Question, engines: Engines, results: Sequence[Result]) -> I
 
 
 def _changed(question: Question, order: Sequence[Result]) -> Iterable[Layout]:
-    """An FP8 KV cache where its bytes limit; smaller steps where prompts delay tokens."""
+    """An FP8 KV cache where its bytes limit; answers of P where D limits; smaller steps where prompts delay tokens."""
     best = {one.candidate.layout.split: one for one in reversed(order)}
     if _is_16_bit(question):
         limits = [(one.candidate.layout, limit_of(one)) for one in order]
         network = (layout for layout, limit in limits if limit is Limit.TRANSFER and not layout.host_local)
-        of_the_best = (one.candidate.layout for one in best.values() if limit_of(one) in {Limit.DECODE, Limit.KV})
+        of_the_best = (one.candidate.layout for one in best.values() if limit_of(one) in _LIMITS_OF_BYTES)
         for layout in (*islice(network, 1), *of_the_best):
             yield replace(layout, fp8=True)
+    split = best.get(True)
+    if split is not None and limit_of(split) in _LIMITS_OF_D and not _answers(split):
+        yield replace(split.candidate.layout, answers=True)
     unsplit = best.get(False)
     if unsplit is not None and _small_steps_help(unsplit) and _takes_small_steps(question):
         yield replace(unsplit.candidate.layout, step_tokens=SMALL_STEP)
+
+
+def _answers(one: Result) -> bool:
+    """Whether P answers whole requests, because the file says so."""
+    split = one.candidate.built.arrangement.split
+    return split is not None and split.answers
 
 
 def _small_steps_help(one: Result) -> bool:

@@ -55,6 +55,7 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
         "path": ("HostLocal" if layout.host_local else "Network") if layout.split else None,
         "transport": layout.transport.name if layout.transport else None,
         "fp8KvCache": layout.fp8,
+        "parameterAnswers": split is not None and split.answers,
         "kvCacheBits": built.kv_bits,
         "hint": layout.hint,
         "gpus": layout.number,

@@ -147,7 +147,8 @@ class Engines:
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
         token = mean_token_bytes(decode, self._prompt)
-        return Split(kind, layout.parameter.number, known.way, token, layout.pods)
+        answers = layout.answers or self._inputs.spec.router.parameter_answers != "Never"
+        return Split(kind, layout.parameter.number, known.way, token, layout.pods, answers)
 
     def _make(self, role: Role, layout: Layout) -> Engine:
         product = layout.decode.product

@@ -29,16 +29,24 @@ class Busy:
         self._count()
         return self._share
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """One activity."""
+    def begin(self) -> None:
+        """An activity begins."""
         self._count()
         self._under_way += 1
+
+    def end(self) -> None:
+        """An activity ends."""
+        self._count()
+        self._under_way -= 1
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """An activity for as long as the block."""
+        self.begin()
         try:
             yield
         finally:
-            self._count()
-            self._under_way -= 1
+            self.end()
 
     def _count(self) -> None:
         now = self._clock()

@@ -34,6 +34,7 @@ class Split:
         token_bytes: Bytes that move for each prompt token.
         groups: Number of pods that hold P and D (the path HostLocal), each with a way of its own; 0: any P reaches any
             D.
+        answers: Whether P also answers whole requests while D has many (`spec.router.parameterAnswers`).
     """
 
     kind: EngineKind
@@ -41,6 +42,7 @@ class Split:
     way: Way
     token_bytes: float
     groups: int = 0
+    answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.router.choice import Choose, policies
+from pdinference.router.choice import Choose, policies, spare
 from pdinference.simulation.arrangement import Arrangement, Split
 from pdinference.simulation.arrivals import Arrival
 from pdinference.simulation.clock import Clock
@@ -105,7 +105,7 @@ class Fleet:
         split, pods = self._of.split, self.parameter if role is Role.PARAMETER else self.decode
         kind, gaps = self._of.kind, self.gaps
         if role is Role.PARAMETER and split is not None:
-            kind, gaps = split.kind, self._ignored
+            kind, gaps = split.kind, self.gaps if split.answers else self._ignored
         pod = pod_of(self._clock, kind, role, len(pods), gaps=gaps, group=group)
         pods.append(pod)
         self._by_known[pod.known] = pod
@@ -161,8 +161,15 @@ class Fleet:
         call = asked(len(self.requests), arrival)
         if self._of.split is None:
             self._send_whole(request, call)
+        elif self._of.split.answers and (pod := self._spare()) is not None:
+            self._answer_on_p(request, pod)
         else:
             self._send_to_p(request, call, self._of.split)
+
+    def _spare(self) -> SimulatedPod | None:
+        """The P pod that answers a whole request now, by the router's own rule."""
+        found = spare(*([pod.known for pod in self._serving[role]] for role in ENGINE_ROLES))
+        return None if found is None else self._by_known[found]
 
     def _chosen(self, role: Role, pods: Sequence[SimulatedPod], call: Asked) -> SimulatedPod:
         return self._by_known[self._choose[role]([pod.known for pod in pods], call)]
@@ -186,6 +193,19 @@ class Fleet:
         job = Job(arrival.prompt - cached, cached, arrival.answer, partial(_first, request, pod), done)
         self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
 
+    def _answer_on_p(self, request: Request, pod: SimulatedPod) -> None:
+        arrival, prompts = request.arrival, pod.known.prompts
+        sent = pod.begin(0)
+        cached = pod.cached(arrival)
+        prompts.begin()
+
+        def first(at: float) -> None:
+            prompts.end()
+            _first(request, pod, at)
+
+        job = Job(arrival.prompt - cached, cached, arrival.answer, first, partial(_done, request, pod, sent))
+        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+
     def _send_to_p(self, request: Request, call: Asked, split: Split) -> None:
         arrival, serving = request.arrival, self._serving[Role.PARAMETER]
         if not serving:
@@ -194,8 +214,10 @@ class Fleet:
         pod = self._chosen(Role.PARAMETER, serving, call)
         sent = pod.begin(arrival.prompt)
         cached = pod.cached(arrival)
+        pod.known.prompts.begin()
 
         def prefilled(at: float) -> None:
+            pod.known.prompts.end()
             pod.kept += 1
             pod.prefill_seconds += at - job.scheduled
             pod.end(sent, arrival.prompt, 1, at)

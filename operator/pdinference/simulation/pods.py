@@ -6,6 +6,7 @@ from itertools import count
 from typing import NamedTuple
 
 from pdinference.api.names import Role
+from pdinference.router.busy import Busy
 from pdinference.router.pods import Observed, Pod
 from pdinference.simulation.arrangement import EngineKind
 from pdinference.simulation.arrivals import Arrival
@@ -40,12 +41,19 @@ def asked(number: int, arrival: Arrival) -> Asked:
 
 
 class Sent:
-    """A request that counts as load of a pod. The policies read nothing of it."""
+    """A request that counts as load of a pod. The policies read nothing of it.
 
-    __slots__ = ()
+    Args:
+        tokens: Prompt tokens that it counts.
+    """
+
+    __slots__ = ("tokens",)
     began_at = 0.0
     stream = True
     waits_for_kv_cache = False
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
 
     def abort(self, reason: str) -> None:
         """Never called: no simulated pod fails."""
@@ -96,7 +104,7 @@ class SimulatedPod:
 
     def begin(self, tokens: int) -> Sent:
         """Count a request as its load, as `Pod.sending` does."""
-        sent = Sent()
+        sent = Sent(tokens)
         self.known.under_way.add(sent)
         self.known.turn = next(_TURNS)
         self.known.tokens += tokens
@@ -105,7 +113,7 @@ class SimulatedPod:
     def end(self, sent: Sent, tokens: int, answer: int, at: float) -> None:
         """It has left, with its answer."""
         self.known.under_way.discard(sent)
-        self.known.tokens -= tokens
+        self.known.tokens -= sent.tokens
         self.prompt_tokens += tokens
         self.answer_tokens += answer
         self.leave_when_empty(at)
@@ -125,6 +133,6 @@ class SimulatedPod:
 def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gaps, group: str = "") -> SimulatedPod:
     """A pod without requests."""
     name = f"{role}-{number}"
-    known = Pod(Observed(name, name, role, name, ready=True, group=group))
+    known = Pod(Observed(name, name, role, name, ready=True, group=group), prompts=Busy(lambda: clock.now))
     cache = PrefixCache(kind.limits.kv_tokens) if kind.prefix_caching else None
     return SimulatedPod(known, Engine(clock, kind.steps, kind.limits, gaps), cache, created_at=clock.now)

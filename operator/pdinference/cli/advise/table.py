@@ -147,6 +147,11 @@ def _hints(advice: Advice) -> Iterator[str]:
             "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little, and "
             "its speed was measured with P, D and answers of 150 and 250 tokens alone."
         )
+    if any(layout.answers for layout in layouts):
+        yield (
+            "Rows in which P answers too (router.parameterAnswers) are hints, and never the verdict: gaps between "
+            "tokens are longer, which no objective is about, and P answers with its own options."
+        )
     if any(layout.step_tokens for layout in layouts):
         yield (
             "Rows with other tokens a step (maxNumBatchedTokens) are hints, and never the verdict: they trade TTFT for "
