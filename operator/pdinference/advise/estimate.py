@@ -60,7 +60,7 @@ class Estimate:
 
     Attributes:
         prefill: Of P's time, or of D's without P.
-        decode: Of the tokens that D can generate, within the objective for a token.
+        decode: Of the tokens that D can generate, and P if it answers, within the objective for a token.
         transfer: Of the way.
         ttft: Seconds to the first token of a mean prompt when nothing else is there.
     """
@@ -87,10 +87,11 @@ def estimate(built: Built, demand: Demand, objectives: Objectives) -> Estimate:
     of_p = split.kind if split else arrangement.kind
     engines = split.engines if split else arrangement.engines
     prefill = demand.rate * _prompt_seconds(of_p, demand) / engines
-    itl = objectives.default.itl
-    prompts = 0.0 if split else min(_FULL, prefill)
-    most = _tokens_a_second(arrangement.kind, demand, itl, prompts)
-    decode = demand.rate * demand.answer / arrangement.engines / most if most else math.inf
+    itl, prompts = objectives.default.itl, min(_FULL, prefill)
+    most = arrangement.engines * _tokens_a_second(arrangement.kind, demand, itl, 0.0 if split else prompts)
+    if split and split.answers:
+        most += split.engines * _tokens_a_second(of_p, demand, itl, prompts)
+    decode = demand.rate * demand.answer / most if most else math.inf
     transfer, moving = 0.0, 0.0
     if split:
         links = split.groups or min(split.engines, arrangement.engines)

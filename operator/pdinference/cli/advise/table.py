@@ -144,8 +144,8 @@ def _hints(advice: Advice) -> Iterator[str]:
     layouts = [one.candidate.layout for one in advice.results]
     if any(layout.fp8 for layout in layouts):
         yield (
-            "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little, and "
-            "its speed was measured with P, D and answers of 150 and 250 tokens alone."
+            "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little. By how "
+            "much was not measured."
         )
     if any(layout.answers for layout in layouts):
         yield (
