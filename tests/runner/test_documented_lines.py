@@ -12,7 +12,7 @@ from pdinference.runner.lines import BatchRequestError, BatchRequestOutput, Batc
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "batch.md").read_text(encoding="utf-8")
 _SECTION = _PAGE.split("### A line of the output")[1].split("### Limits")[0]
-_BLOCKS = re.findall(r"```json\n(.*?)```", _SECTION, re.DOTALL)
+_BLOCKS = re.findall(r"^```(?:json)?\n(.*?)^```$", _SECTION, re.DOTALL | re.MULTILINE)
 _ANSWER, _ERRORS = _BLOCKS[0], _BLOCKS[1].splitlines()
 
 
