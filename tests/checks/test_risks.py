@@ -93,3 +93,15 @@ def test_p_answers_with_its_own_options(document: Make, parameter: Json, decode:
     message = found({"parameterAnswers": "WhenDecodeIsBusy"})
     assert f"missing or different: {named}." in message if named else not message
     assert not found({})
+
+
+@pytest.mark.parametrize(("answers", "warned"), [("WhenDecodeIsBusy", True), ("Never", False)])
+def test_p_that_answers_needs_cuda_graphs(document: Make, answers: str, warned: bool) -> None:
+    made = document(
+        parameter={**PINNED, "enforceEager": True},
+        router={"parameterAnswers": answers},
+        transfer={"path": "Network"},
+    )
+    found = examine(made, RenderSettings())
+    assert not found.problems
+    assert ("spec.parameter.enforceEager" in {warning.field for warning in found.warnings}) is warned

@@ -123,6 +123,12 @@ def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
             f"different: {', '.join(different)}. Set those that change answers, such as parsers of tool calls, in "
             "engine.args.",
         )
+    if spec.parameter.enforce_eager and not spec.decode.enforce_eager:
+        yield Problem(
+            "spec.parameter.enforceEager",
+            "P pods answer some requests, and without CUDA graphs each of their tokens takes longer. Remove "
+            "enforceEager, or set spec.router.parameterAnswers: Never.",
+        )
 
 
 def _exposure(spec: Spec) -> Iterator[Problem]:
