@@ -17,9 +17,9 @@ from e2e.install import apply
 from e2e.load import Load, Shape, load
 from e2e.nodes import HOSTNAME, hosts
 from e2e.test_serving import edited, pods, settled
-from e2e.transfer import counters, transfer
+from e2e.transfer import counters, samples, transfer
 from e2e.waiting import conditions, wait_until
-from pdinference.api.names import LABEL_ROLE, Role
+from pdinference.api.names import ENGINE_PORT, LABEL_ROLE, Role
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -213,7 +213,10 @@ def test_with_two_d_pods_and_migration_no_request_fails(two_of_d: Serving) -> No
             client.wait_for(more=6)
         before = transfer(serving.kubectl, NAME)
         wait_for(serving, Role.DECODE, 2)
-        log = drained(serving, running(serving, Role.DECODE)[0])
+        pod = running(serving, Role.DECODE)[0]
+        # It gets requests after its canary. A canary may be the one that runs.
+        wait_until("requests at the pod", lambda: requests_at(serving, pod) > 1, timeout=240)
+        log = drained(serving, pod)
         assert DRAINS in log, "requests were under way at SIGTERM"
         assert ENDS in log, "it ended by itself, not by the kubelet's SIGKILL"
         client.wait_for(more=6)
@@ -255,6 +258,11 @@ def test_with_a_pod_of_d_on_each_of_two_nodes_no_request_fails_if_one_node_does(
         client.wait_for(more=12)
         assert failures(client) == []
         expect_the_same_texts(client)
+
+
+def requests_at(serving: Serving, pod: dict[str, Any]) -> float:
+    """Requests that run at a D pod."""
+    return dict(samples(serving.kubectl, pod["metadata"]["name"], ENGINE_PORT))["vllm:num_requests_running"]
 
 
 def drained(serving: Serving, pod: dict[str, Any]) -> str:

@@ -501,6 +501,23 @@ async def test_a_d_pod_without_a_good_canary_gets_no_requests(fault: str, monkey
         assert verifier.state is Verification.VERIFIED
 
 
+async def test_other_d_pods_get_requests_when_all_that_have_passed_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_LONGEST_S", 1.0)
+    async with model(None, "p", "d1", "d2") as (world, _served, by):
+        world["d2"].fault = hang
+        verifier = Verifier(world.pods, by, "Required")
+        await every(verifier)
+        await once(verifier, later=verification._OTHERS_S)
+        assert entitled(world) == {"d1"}
+        (first,) = (pod for pod in world.pods if pod.observed.name == "d1")
+        world.pods.failed(first)
+        assert entitled(world) == set(), "its pause is short"
+        world.pods.failed(first)
+        assert entitled(world) == {"d2"}
+        world.pods.worked(first)
+        assert entitled(world) == {"d1"}
+
+
 async def test_a_revision_of_which_few_d_pods_are_well_gets_no_requests() -> None:
     """The old one serves with all of its pods."""
     async with model(None, *MANY) as (world, served, by):

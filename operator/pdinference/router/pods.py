@@ -16,6 +16,8 @@ from pdinference.router.busy import Busy
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
+_LOST: Final = 2
+"""Failures in a row after which an admitted D pod keeps no requests from others. A request is lost after three."""
 _TURNS: Final = count(1)
 
 
@@ -180,10 +182,10 @@ class Pods:
         """The ready pods that requests may go to, now or after a pause.
 
         Once a D pod is admitted, those that are not get no requests, unless they have no P pod, and so no KV transfer.
-        Without an admitted one, each may get them: a revision that served has an answer rather than none.
+        Without an admitted one that works, each may get them: a revision that served has an answer rather than none.
         """
         ready = self._ready(role)
-        if role is not Role.DECODE or not any(pod.admitted for pod in ready):
+        if role is not Role.DECODE or not any(pod.admitted and pod.failures < _LOST for pod in ready):
             return ready
         linked = self.linked_decode
         return [pod for pod in ready if pod.admitted or pod not in linked]
