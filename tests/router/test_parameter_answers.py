@@ -14,15 +14,20 @@ SHARED = {"parameter_answers": "WhenDecodeIsBusy"}
 STREAM = {"stream": True}
 
 
+async def sent_to_d(world: Fleet, requests: int) -> None:
+    """Wait until D has got so many requests."""
+    while len(world["d"].bodies) < requests:
+        world["d"].arrived.clear()
+        await world["d"].arrived.wait()
+
+
 @asynccontextmanager
 async def busy(world: Fleet, streams: int = FEW) -> AsyncIterator[None]:
     """D has streams that do not end."""
     world["d"].go_on.clear()
     running = [asyncio.create_task(world.post(STREAM)) for _ in range(streams)]
     try:
-        while len(world["d"].bodies) < streams:
-            world["d"].arrived.clear()
-            await world["d"].arrived.wait()
+        await sent_to_d(world, streams)
         yield
     finally:
         world["d"].go_on.set()
@@ -70,9 +75,7 @@ async def test_d_answers_where_p_fails() -> None:
     async with fleet("p", "d", rules=SHARED) as world, busy(world):
         world["p"].fault = abort
         answer = asyncio.create_task(world.post(STREAM))
-        while len(world["d"].bodies) == FEW:
-            world["d"].arrived.clear()
-            await world["d"].arrived.wait()
+        await sent_to_d(world, FEW + 1)
         world["d"].go_on.set()
         assert (await answer)[0] == 200
         assert await world.metric("pdinference_router_answers_of_parameter_total") == 0

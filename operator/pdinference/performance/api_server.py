@@ -26,7 +26,7 @@ class ServerTimes:
 
     Attributes:
         request: Of a short request: HTTP, parsing, the way to the engine, and the end of the stream.
-        step: Of each step of the engine, whatever it gives.
+        step: Of each step of the engine, besides its tokens.
         token: Of each token, if it is an event of its own.
     """
 

@@ -1,4 +1,4 @@
-"""A canary: two prompts that nobody has sent before, through P and D, and to P alone. The answers have to be alike.
+"""A canary: two prompts that were never sent before, through P and D, and to P alone. The answers have to be alike.
 
 bf16 is not exact, so what P and D answer to one prompt differs a little. Whether answers show anything follows from
 what P answers to the two prompts.

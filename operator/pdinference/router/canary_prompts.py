@@ -1,4 +1,4 @@
-"""Two prompts that nobody has sent before. They differ in every part, and the first token tells them apart.
+"""Two prompts that were never sent before. They differ in every part, and so do the first tokens of their answers.
 
 The first part names a word, and the end asks for it. Language models copy it from there, so the answer depends on KV
 cache at the far end of the prompt (induction; Olsson et al., 2022).

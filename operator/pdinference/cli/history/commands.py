@@ -1,6 +1,7 @@
 """The commands `history`, `diff` and `undo`."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,7 +27,6 @@ _NOT_IN_HISTORY: Final = (
     "The stored spec is not in the history: it is invalid, the resource is paused, or the operator has not handled it "
     "yet. The condition Progressing says which."
 )
-_CONFLICT: Final = 409
 
 
 @click.command("history")
@@ -130,7 +130,7 @@ async def _write(api: "ApiServer", undo: "Undo") -> None:
     try:
         await undo.write(api)
     except ApiError as error:
-        if error.status != _CONFLICT:
+        if error.status != HTTPStatus.CONFLICT:
             raise
         raise click.ClickException(f"{undo.resource} was changed meanwhile. Nothing was written; try again.") from None
 

@@ -1,6 +1,7 @@
 """Restores an earlier spec, with the user's credentials."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Self
 
 from pdinference.cli.history.changes import changes
@@ -14,7 +15,6 @@ from pdinference.cluster.kinds import RESOURCE
 Json = dict[str, Any]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_CONFLICT = 409
 _ATTEMPTS = 5
 """While a roll-out starts, the operator writes the status every second or so, and each write is a new version."""
 
@@ -94,7 +94,7 @@ class Undo:
             try:
                 await api.replace(path, {**body, "spec": self.after})
             except ApiError as error:
-                if error.status != _CONFLICT or not left:
+                if error.status != HTTPStatus.CONFLICT or not left:
                     raise
                 body = await api.get(path)
                 if not self._describes(body):
