@@ -4,23 +4,33 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from e2e.cluster import processes
 from e2e.cluster.processes import marked_processes
 from e2e.cluster.spec import ClusterSpec
 
-CHAIN = "if [ $1 -gt 0 ]; then exec sh $0 $(($1 - 1)); fi\n"
+CHAIN = "if [ $1 -gt 0 ]; then exec sh $0 $(($1 - 1)); else exec cat; fi\n"
 
 
-def test_a_process_is_found_while_it_becomes_another_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other_variables", [0, 400], ids=["small environment", "environment of several pages"])
+def test_a_process_is_found_while_it_becomes_another_program(tmp_path: Path, other_variables: int) -> None:
     """The kernel shows no environment at that moment; nsenter becomes etcd so."""
     script = tmp_path / "chain.sh"
     script.write_text(CHAIN)
     cluster = ClusterSpec(name="exec", nodes=0, audit=False, kwok=False, index=0)
-    environment = {**os.environ, processes._MARK: f"{cluster.folder}/chain"}
+    environment = {
+        **os.environ,
+        **{f"OTHER_{number}": "x" * 100 for number in range(other_variables)},
+        processes._MARK: f"{cluster.folder}/chain",
+    }
     looks = 0
-    with subprocess.Popen(["sh", str(script), "400"], env=environment) as process:
-        while process.poll() is None:
-            found = marked_processes(cluster)
+    with subprocess.Popen(["sh", str(script), "2000"], env=environment, stdin=subprocess.PIPE) as process:
+        while _name(process.pid) != "cat":  # it waits for its input, so it has not ended during any look
+            assert marked_processes(cluster) == [process.pid]
             looks += 1
-            assert found == [process.pid] or process.poll() is not None
     assert looks > 1
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()

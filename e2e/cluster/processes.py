@@ -23,6 +23,7 @@ from e2e.cluster.waiting import tail, wait_until
 _MARK = "PDINFERENCE_PROCESS"
 _LOOKS = 50
 _LOOK_AGAIN_SECONDS = 0.02
+_MOST_BYTES = 6 << 20  # what the kernel takes of arguments and environment together at most (execve(2))
 _FLAGS = 5  # flags of a process among the numbers after its state in /proc/PID/stat (proc_pid_stat(5))
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the kernel's include/linux/sched.h
 
@@ -157,11 +158,14 @@ def _shown(pid: int, file: str) -> bytes:
     """A file of a process in /proc; empty when the process has ended, or has none.
 
     While a process executes another program, the kernel shows an empty environment and command line for an instant. So
-    nothing is believed only after several looks.
+    an empty one is believed only after several looks. One that is read in two parts can lack the second, because the
+    memory that the first came from is gone by then: it is read at once.
     """
     try:
         for _ in range(_LOOKS):
-            if (content := Path(f"/proc/{pid}/{file}").read_bytes()) or _has_no_memory(pid):
+            with Path(f"/proc/{pid}/{file}").open("rb", buffering=0) as shown:
+                content = shown.read(_MOST_BYTES)
+            if content or _has_no_memory(pid):
                 return content
             time.sleep(_LOOK_AGAIN_SECONDS)
     except OSError:  # it has ended
