@@ -233,7 +233,7 @@ async def test_other_settings_are_named_as_a_possible_reason(document: Make, com
     await at_rest(world)
     text = " ".join((await command.run(world, "--router-image", "mine:1")).split())
     assert "vllm/vllm-router" not in text.split("mine:1")[1]
-    assert "not those of the operator's Deployment." in text
+    assert "They are those of the options (--router-image, --policy, --model-image, ...)." in text
     assert "The operator has handled this generation already." in text
 
 

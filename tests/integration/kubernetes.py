@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -36,6 +38,14 @@ class Kubernetes:
 
     def apply(self, objects: list[Object], *options: str) -> None:
         self.kubectl("apply", "--server-side", "--filename=-", *options, objects=objects)
+
+    def pdinference(self, *arguments: str) -> str:
+        """What a command prints, with an administrator's rights."""
+        line = ["pdinference", *arguments, f"--kubeconfig={self._cluster.kubeconfig}"]
+        line[0] = str(Path(sys.executable).parent / line[0])
+        result = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def helm(self, command: str, values: Values | None = None) -> str:
         return helm(command, RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", values=values)

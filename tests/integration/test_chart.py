@@ -182,6 +182,25 @@ class TestOperator:
         assert installed.exists("lease", "pdinference-operator", "--namespace", NAMESPACE)
         assert installed.refusals(ACCOUNT) == []
 
+    def test_explain_knows_the_settings_of_the_installation(
+        self, installed: Kubernetes, resource: PDInference, tmp_path: Path
+    ) -> None:
+        """With the defaults, it would name writes of another router image that the operator does not make."""
+        values: Values = {"router": {"image": {"repository": "registry.example/router"}}, "policy": {"labels": ["*"]}}
+        installed.helm("upgrade", values)
+        name = resource.metadata.name
+        with operator(installed, values, tmp_path) as process:
+            wait_for(
+                process,
+                lambda: "Nothing to do." in installed.pdinference("explain", name, "--namespace=models"),
+                "rest",
+            )
+        router = installed.get("deployment", f"{name}-router", "-n=models")
+        assert "registry.example/router" in json.dumps(router["spec"])
+        given = installed.pdinference("explain", name, "--namespace=models", "--router-image=other:1")
+        assert "the manifest changed" in given
+        assert "They are those of the options" in given.replace("\n", " ")
+
 
 @contextmanager
 def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -11,11 +11,12 @@ from pdinference.api.installation_policy import Policy
 from pdinference.cli.policy import policy_option
 from pdinference.manifests import KedaSettings, RenderSettings
 
+ResultT = TypeVar("ResultT")
 _AUTHENTICATIONS: Final = ("TriggerAuthentication", "ClusterTriggerAuthentication")
 _AUTH_MODES: Final = ("bearer", "basic", "tls", "custom", "oauth", "apiKey")
 
 
-def installation(command: Callable[..., None]) -> Callable[..., None]:
+def installation(command: Callable[..., ResultT]) -> Callable[..., ResultT]:
     """Add the options with the settings of the installation."""
 
     @click.option(
@@ -105,7 +106,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda_auth_modes: tuple[str, ...],
         batch_config_maps: bool,
         **options: Any,
-    ) -> None:
+    ) -> ResultT:
         keda = KedaSettings(keda_prometheus, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
@@ -120,7 +121,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
             keda=keda if keda_prometheus else None,
             batch_config_maps=batch_config_maps,
         )
-        command(settings=settings, **options)
+        return command(settings=settings, **options)
 
     return with_settings
 

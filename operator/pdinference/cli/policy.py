@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import yaml
@@ -12,8 +13,10 @@ from pdinference.api.installation_policy import Policy
 from pdinference.api.partial import path
 from pdinference.api.words import sentence
 
+ResultT = TypeVar("ResultT")
 
-def policy_option(command: Callable[..., None]) -> Callable[..., None]:
+
+def policy_option(command: Callable[..., ResultT]) -> Callable[..., ResultT]:
     """Add the option. The command gets a `Policy`."""
     return click.option(
         "--policy",

@@ -16,6 +16,7 @@ from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, shape_of, way_of
 from pdinference.cli.documents import problems_told
+from pdinference.cli.installed import installed
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
@@ -33,7 +34,7 @@ async def examined(
         api: The API server.
         namespace: Namespace of a stored resource, and of a manifest without one.
         which: Name of a stored resource, or a manifest; None for the cluster in general.
-        settings: Settings of the operator's installation.
+        settings: Settings of the command's options.
         seconds: Longest duration of the measurement; None for no measurement.
 
     Raises:
@@ -52,8 +53,9 @@ async def examined(
 async def _subject(api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings) -> Subject:
     stored = isinstance(which, str)
     document = await api.get(RESOURCE.path(namespace, which)) if isinstance(which, str) else which
+    found = await installed(api, namespace, settings)
     with problems_told(document, "the API server" if stored else "the file"):
-        return subject_of(document, settings, stored=stored)
+        return subject_of(document, found.settings, stored=stored)
 
 
 def _run(subject: Subject, seconds: int) -> Run:

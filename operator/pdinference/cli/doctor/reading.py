@@ -5,12 +5,12 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.cli.doctor.facts import ClusterFacts
+from pdinference.cli.installed import operators
 from pdinference.cli.listing import EMPTY, listing
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import NETWORK_POLICY
 
-_OPERATOR_SELECTOR: Final = "app.kubernetes.io/part-of=pdinference,app.kubernetes.io/component=operator"
 DEVICE_API: Final = "resource.k8s.io"
 
 
@@ -26,7 +26,7 @@ async def read_facts(api: ApiServer, namespace: str) -> ClusterFacts:
         version=str((await api.get("/version")).get("gitVersion", "")),
         groups=groups,
         kinds=await _kinds(api),
-        operators=await listing(api, "/apis/apps/v1/deployments", labelSelector=_OPERATOR_SELECTOR),
+        operators=await operators(api),
         webhooks=await listing(api, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
         nodes=await listing(api, "/api/v1/nodes"),
         device_classes=await listing(api, f"/apis/{DEVICE_API}/v1/deviceclasses") if has_devices else EMPTY,

@@ -4,32 +4,28 @@ from collections.abc import Iterator, Sequence
 
 from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.explain.moment import Moment
+from pdinference.cli.installed import Installed
 from pdinference.cluster.kinds import CHILDREN, SCALED_OBJECT, Kind
 from pdinference.cluster.verdict import Verdict
 from pdinference.planning.status import due
 
-_SETTINGS = (
-    "Manifests and the target revision depend on the operator's settings. Here they are those of the options "
-    "(--router-image, --policy, --model-image, ...), not those of the operator's Deployment."
-)
-_HANDLED = (
-    "The operator has handled this generation already. If it runs and is at rest, the differences come from other "
-    "settings; give its own as options, as docs/operations.md shows."
-)
+_SETTINGS = "Manifests and the target revision depend on the operator's settings."
+_HANDLED = "The operator has handled this generation already. If it runs and is at rest, there is another cause:"
 
 
-def unknown(moment: Moment, cache: ObjectCache, *, from_file: bool) -> list[str]:
+def unknown(moment: Moment, cache: ObjectCache, found: Installed, *, from_file: bool) -> list[str]:
     """Facts that the explanation does not have.
 
     Args:
         moment: The decision with its inputs.
         cache: The objects that were read.
+        found: The operator's settings.
         from_file: Whether the objects come from a file.
     """
-    return list(_unknown(moment, cache, from_file=from_file))
+    return list(_unknown(moment, cache, found, from_file=from_file))
 
 
-def _unknown(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Iterator[str]:
+def _unknown(moment: Moment, cache: ObjectCache, found: Installed, *, from_file: bool) -> Iterator[str]:
     snapshot = moment.snapshot
     if from_file:
         yield "An object that the file lacks counts as absent."
@@ -45,9 +41,9 @@ def _unknown(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Iterator
     if snapshot.desired.autoscaled:
         yield "Load metrics are not read. The recommended counts are those that were written to the PDScalers last."
     if _differs(moment):
-        yield _SETTINGS
+        yield f"{_SETTINGS} {found.source}"
         if snapshot.previous.observed_generation == snapshot.resource.generation and not snapshot.invalid:
-            yield _HANDLED
+            yield f"{_HANDLED} {found.differences}"
     yield "Changes of the status, and Events, are not shown."
 
 

@@ -18,6 +18,7 @@ from pdinference.manifests import RenderSettings
 if TYPE_CHECKING:
     from pdinference.cli.explain.explanation import Explanation
     from pdinference.cli.explain.live_objects import ObjectCache
+    from pdinference.cli.installed import Installed
     from pdinference.cluster.client import ApiServer
     from pdinference.cluster.state.records import ResourceRecord
 
@@ -39,8 +40,8 @@ def explain_command(
 ) -> None:
     """Print the next actions of the operator for a PDInference, with reasons. Writes nothing.
 
-    Manifests depend on the operator's settings, so pass the same options. NAME may be left out if the namespace has one
-    PDInference.
+    Manifests depend on the operator's settings. They are read from its Deployment; if you may not read it, and with
+    --file, pass the same options. NAME may be left out if the namespace has one PDInference.
     """
     if source is not None:
         found = _of_file(source, name, live(name or "").namespace, settings)
@@ -51,31 +52,34 @@ def explain_command(
 
 def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
+    from pdinference.cli.installed import stated  # noqa: PLC0415
     from pdinference.cluster.objects import UNREADABLE_ERRORS  # noqa: PLC0415
 
     api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
     try:
-        return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
+        return asyncio.run(_explained(api, cache, resource, stated(settings), from_file=True))
     except UNREADABLE_ERRORS as error:  # an API server has not validated the file
         raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
 def _of_cluster(live: Live, name: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.live_objects import UnreadableError, read_live  # noqa: PLC0415 - as above
+    from pdinference.cli.installed import installed  # noqa: PLC0415
 
     async def work(api: "ApiServer", namespace: str) -> "Explanation":
         body = await chosen(api, namespace, name)
         try:
-            cache, resource = await read_live(api, body, keda=settings.keda is not None)
+            found = await installed(api, body["metadata"]["namespace"], settings)
+            cache, resource = await read_live(api, body, keda=found.settings.keda is not None)
         except UnreadableError as error:
             raise click.ClickException(str(error)) from None
-        return await _explained(api, cache, resource, settings, from_file=False)
+        return await _explained(api, cache, resource, found, from_file=False)
 
     return live.do(work)
 
 
 async def _explained(
-    api: "ApiServer", cache: "ObjectCache", resource: "ResourceRecord", settings: RenderSettings, *, from_file: bool
+    api: "ApiServer", cache: "ObjectCache", resource: "ResourceRecord", found: "Installed", *, from_file: bool
 ) -> "Explanation":
     from pdinference.cli.explain.explanation import explanation, left_alone  # noqa: PLC0415
     from pdinference.cli.explain.moment import look  # noqa: PLC0415
@@ -84,10 +88,10 @@ async def _explained(
     if resource.deleting:
         return left_alone(resource, "It is being deleted. Kubernetes deletes its objects; the operator writes nothing.")
     try:
-        moment = await look(api, cache, resource, settings)
+        moment = await look(api, cache, resource, found.settings)
     except InvalidSpecError as error:
         return left_alone(resource, error.with_consequence("nothing is changed and running pods are left alone"))
-    return explanation(moment, cache, from_file=from_file)
+    return explanation(moment, cache, found, from_file=from_file)
 
 
 def _print(found: "Explanation", output: str) -> None:

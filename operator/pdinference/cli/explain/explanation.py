@@ -10,6 +10,7 @@ from pdinference.cli.explain.facts import RoleCount, attained, gpus, role_counts
 from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.explain.steps import Step, held_back, writes
+from pdinference.cli.installed import Installed
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.status_writer import status_of
 from pdinference.inference.snapshot import Snapshot
@@ -59,12 +60,13 @@ class Explanation:
         return asdict(self)
 
 
-def explanation(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Explanation:
+def explanation(moment: Moment, cache: ObjectCache, found: Installed, *, from_file: bool) -> Explanation:
     """The explanation of a resource with a spec in effect.
 
     Args:
         moment: The decision with its inputs.
         cache: The objects that were read.
+        found: The operator's settings.
         from_file: Whether the objects come from a file.
     """
     snapshot, plan = moment.snapshot, moment.plan
@@ -80,7 +82,7 @@ def explanation(moment: Moment, cache: ObjectCache, *, from_file: bool) -> Expla
         objectives=attained(moment),
         writes=steps,
         held_back=held_back(moment),
-        unknown=unknown(moment, cache, from_file=from_file),
+        unknown=unknown(moment, cache, found, from_file=from_file),
         look_again=look_again(moment, writes=bool(steps)),
     )
 
