@@ -207,6 +207,17 @@ def test_a_model_on_a_hub_says_what_to_supply(tmp_path: Path) -> None:
     assert "spec.model.architecture" in result.output
 
 
+def test_a_model_in_an_image_is_not_on_a_hub(tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/tiny-cpu.yaml").read_text(encoding="utf-8"))
+    del document["spec"]["model"]["architecture"]
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    result = plan("-f", file)
+    assert "config.json of /models/tiny" in result.output
+    assert "Copy it out of a pod or its image" in " ".join(result.output.split())
+    assert "--online" not in result.output
+
+
 @pytest.mark.parametrize(
     ("example", "parameters"),
     [

@@ -39,8 +39,10 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
         return f"{folder} has no config.json."
     hub = source.hugging_face or source.model_scope
     what = hub.repository if hub else source.path or "the model"
+    ask = (
+        "Use --online to ask the hub, --model-dir" if hub else "Copy it out of a pod or its image, and use --model-dir"
+    )
     return (
-        f"The plan needs config.json of {what}, and this machine has none. Use --online to ask the hub, --model-dir "
-        "for its folder, or --model-config for the file; or put the members of config.json into "
-        "spec.model.architecture.config."
+        f"The plan needs config.json of {what}, and this machine has none. {ask} for its folder, or --model-config for "
+        "the file; or put the members of config.json into spec.model.architecture.config."
     )
