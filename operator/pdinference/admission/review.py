@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from pdinference.api import names
@@ -12,7 +13,6 @@ from pdinference.manifests import RenderSettings
 
 REVIEW, EARLY_REVIEW = "review", "early-review"
 API_VERSION = "admission.k8s.io/v1"
-_UNPROCESSABLE = 422
 _LONGEST_WARNING = 256
 _MOST_WARNINGS = 16
 """The API server truncates warnings to 256 characters each, and to 4096 in total."""
@@ -55,7 +55,7 @@ def _answer(uid: object, verdict: Json) -> dict[str, Any]:
 
 
 def _status(message: str) -> Json:
-    return {"code": _UNPROCESSABLE, "reason": "Invalid", "message": message}
+    return {"code": HTTPStatus.UNPROCESSABLE_ENTITY, "reason": "Invalid", "message": message}
 
 
 def reviewed(review: Json, settings: RenderSettings, *, early: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from pdinference.api import names
@@ -26,8 +27,6 @@ from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judg
 
 Json = dict[str, Any]
 
-_NOT_FOUND = 404
-_CONFLICT = 409
 _FIRST, _BINDINGS, _LAST = range(3)
 _LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name, HTTP_ROUTE.name}
 """Kinds that depend on others, and that no other kind depends on."""
@@ -116,10 +115,10 @@ class Applier:
                 else:
                     live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
         except ApiError as error:
-            if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
+            if child.key.kind == ROLE_BINDING.name and error.status == HTTPStatus.NOT_FOUND:
                 # The API server looks up the role in a cache of its own, which may not have seen ours yet.
                 outcome.waiting.append(child.key)
-            elif CHILD_BY_NAME[child.key.kind].optional and error.status == _NOT_FOUND:
+            elif CHILD_BY_NAME[child.key.kind].optional and error.status == HTTPStatus.NOT_FOUND:
                 outcome.not_served(child.key)
             else:
                 outcome.failed(child.key, error)
@@ -139,7 +138,7 @@ class Applier:
         try:
             return await self._api.apply_new(path, manifest, manager=names.FIELD_MANAGER)
         except ApiError as error:
-            if error.status != _CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
         found = await self._api.get(path, accept=METADATA_ONLY)
         if not is_ours(found, child.key, parent, outcome):

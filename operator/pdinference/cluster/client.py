@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -40,7 +41,6 @@ _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _OK = range(200, 300)
 _OF_NO_OBJECT = "1"
 """A resource version that no object has: revision 1 of etcd is the empty store."""
-_UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class ApiServer:
         request = _Request(method, path, **details)
         client = self._client
         status, headers, data = await _exchange(client, request)
-        if status == _UNAUTHORIZED:  # credentials of a kubeconfig expired; service account tokens are renewed
+        if status == HTTPStatus.UNAUTHORIZED:  # credentials of a kubeconfig expired; service account tokens are renewed
             await self._renew(client)
             status, headers, data = await _exchange(self._client, request)
         if status not in _OK:

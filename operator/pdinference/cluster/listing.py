@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -18,8 +19,6 @@ _LARGEST_PAGE: Final = 500
 _GOOD_BYTES: Final = 4 * 2**20
 _MOST_BYTES: Final = 16 * 2**20
 _BYTES_AT_A_TIME: Final = 2**19
-_NOT_FOUND = 404
-_EXPIRED = 410
 _ATTEMPTS = 3
 
 
@@ -59,9 +58,9 @@ async def _list(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None)
         try:
             return await _pages(api, cache, kind, namespace)
         except ApiError as error:
-            if error.status == _NOT_FOUND and kind.optional:  # the cluster does not serve the kind
+            if error.status == HTTPStatus.NOT_FOUND and kind.optional:  # the cluster does not serve the kind
                 return [], 0
-            if error.status != _EXPIRED or attempt == _ATTEMPTS:
+            if error.status != HTTPStatus.GONE or attempt == _ATTEMPTS:
                 raise
     raise AssertionError("unreachable")
 

@@ -2,15 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Protocol
 
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
 from pdinference.cluster.outcome import Outcome
-
-_GONE = 404
-_CHANGED = 409
 
 
 class Prunable(Protocol):
@@ -42,9 +40,9 @@ async def _delete(api: ApiServer, child: Prunable, outcome: Outcome) -> None:
     try:
         await api.delete(path, uid=child.uid, resource_version=str(child.version) if child.version else "")
     except ApiError as error:
-        if error.status == _GONE:
+        if error.status == HTTPStatus.NOT_FOUND:
             return
-        if error.status == _CHANGED:  # the cache is stale; the next watch event starts a new reconcile
+        if error.status == HTTPStatus.CONFLICT:  # the cache is stale; the next watch event starts a new reconcile
             outcome.waiting.append(child.key)
             return
         outcome.failed(child.key, error)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from pdinference.api import names
 from pdinference.cluster.client import ApiServer, Json
@@ -22,7 +23,6 @@ _REMEMBERED = 4096
 _REPEAT_S = 600.0
 _BURST = 20
 _REFILL_S = 30.0
-_NOT_FOUND = 404
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class EventRecorder:
             try:
                 await self._api.merge(_EVENT.path(owner.namespace, known.name), series)
             except ApiError as error:
-                if error.status != _NOT_FOUND:  # Events expire after an hour: write a new one
+                if error.status != HTTPStatus.NOT_FOUND:  # Events expire after an hour: write a new one
                     raise
             else:
                 self._metrics.events.inc()

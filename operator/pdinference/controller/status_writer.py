@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from prometheus_client import Gauge
@@ -23,8 +24,6 @@ from pdinference.planning.condition_changes import find
 from pdinference.planning.transitions import Transition, transitions
 
 _LOG = logging.getLogger(__name__)
-_NOT_FOUND = 404
-_CONFLICT = 409
 
 
 class Reporter:
@@ -92,8 +91,8 @@ class Reporter:
         try:
             body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": patch})
         except ApiError as error:
-            if error.status in {_NOT_FOUND, _CONFLICT}:  # deleted or replaced; a watch event follows
-                return True
+            if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+                return True  # deleted or replaced; a watch event follows
             self._metrics.errors.labels(error.reason).inc()
             _LOG.warning("Writing the status of %s failed: %s", resource.owner, error)
             return False

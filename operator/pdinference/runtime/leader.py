@@ -16,12 +16,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 
 _LOG = logging.getLogger(__name__)
-_NOT_FOUND = 404
 LEASE_NAME = "pdinference-operator"
 
 
@@ -131,7 +131,7 @@ class Leader:
         try:
             return await self._api.get(self._path)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable
+from http import HTTPStatus
 
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -16,7 +17,6 @@ _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_S = 1.0
 _RETRY_LIMIT_S = 15.0
 _SETTLE_S = 2.0
-_NOT_FOUND = 404
 
 
 class Resync:
@@ -102,4 +102,5 @@ class Resync:
 
 
 def _hint(error: ApiError) -> str:
-    return " (check that the CRDs of this operator's version are installed)" if error.status == _NOT_FOUND else ""
+    missing = error.status == HTTPStatus.NOT_FOUND
+    return " (check that the CRDs of this operator's version are installed)" if missing else ""

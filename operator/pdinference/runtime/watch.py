@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ INACTIVITY_S = 70.0
 _BACKOFF_LIMIT_S = 30.0
 _UNSERVED_S = 10.0
 """Time between two attempts to watch a kind that the cluster no longer serves."""
-_NOT_FOUND = 404
 _NAMESPACE = re.compile(r"/namespaces/[^/]+(?=/[^/]+$)")
 
 OnEvent = Callable[[Kind, Mapping[str, Any], bool], None]
@@ -162,7 +162,7 @@ async def _session(
     ) -> aiohttp.ClientResponse:
         kind = _kind_at(request.url.path, kinds)
         response = await handler(request)
-        while response.status == _NOT_FOUND and kind is not None and kind.optional:
+        while response.status == HTTPStatus.NOT_FOUND and kind is not None and kind.optional:
             response.close()
             await asyncio.sleep(_UNSERVED_S)
             response = await handler(request)

@@ -4,13 +4,13 @@ import logging
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from pdinference.api import names
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 
 _LOG = logging.getLogger(__name__)
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes | None) ->
     try:
         live = await api.get(holder.path)
     except ApiError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
         _LOG.warning("%s does not exist, so the API server makes no calls for it", holder.path)
         return

@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 from pdinference.cluster.client import ApiServer, Json
@@ -19,8 +20,6 @@ from pdinference.serving.bundle import BundleHolder, publish
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
-_CONFLICT = 409
-_NOT_FOUND = 404
 _ATTEMPTS = 5
 _LIFETIMES = Lifetimes()
 
@@ -128,7 +127,7 @@ class SelfManagedCertificates(Certificates):
         try:
             await self._api.replace(self._path, {**secret, "data": material.as_secret()})
         except ApiError as error:
-            if error.status == _CONFLICT:
+            if error.status == HTTPStatus.CONFLICT:
                 return False
             raise
         _LOG.info("Renewed the certificates in %s", self._path)
@@ -138,7 +137,7 @@ class SelfManagedCertificates(Certificates):
         try:
             return await self._api.get(self._path)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 raise CertificateError(
                     f"Secret {self._path} does not exist. The chart creates it: run helm upgrade"
                 ) from error

@@ -1,6 +1,7 @@
 """Reads the objects of a PDInference from the output of `kubectl get -o yaml`."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
 from typing import IO, Any, Final
 
 import click
@@ -19,7 +20,6 @@ Json = dict[str, Any]
 _MOST_OBJECTS: Final = 20_000
 _NEW: Final = {"namespace": "default", "uid": "new", "resourceVersion": "0", "generation": 1}
 """Metadata for a resource that is not stored in an API server yet."""
-_NOT_FOUND: Final = 404
 _MOST_NAMED: Final = 10
 
 
@@ -32,7 +32,7 @@ class StoredObjects(ApiServer):
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         """Read an object."""
         if path not in self._objects:
-            raise ApiError(_NOT_FOUND, "NotFound", f"the file has no {path}")
+            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", f"the file has no {path}")
         return self._objects[path]
 
 

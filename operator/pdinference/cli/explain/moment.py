@@ -4,7 +4,8 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any
 
 from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cluster.cache import Cache
@@ -27,8 +28,6 @@ from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 
 Json = dict[str, Any]
-
-_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ async def _get(api: ApiServer, key: ChildKey) -> Json | None:
     try:
         return await api.get(CHILD_BY_NAME[key.kind].path(key.namespace, key.name))
     except ApiError as error:
-        if error.status == _NOT_FOUND:
+        if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
 

@@ -5,6 +5,7 @@ All decisions depend on the cache only. If the operator is killed between two wr
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Final
 
 from pdinference.cluster.apply import Parent, is_ours
@@ -21,7 +22,6 @@ Json = dict[str, Any]
 
 LIMIT: Final = 10
 """Maximum number of entries of a resource, as for Deployments and StatefulSets."""
-_EXISTS = 409
 
 
 class History:
@@ -119,7 +119,7 @@ class History:
         try:
             return await self._api.create_from_yaml(CONTROLLER_REVISION.path(key.namespace), manifest)
         except ApiError as error:
-            if error.status != _EXISTS:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
         found = await self._api.get(_path(key), accept=METADATA_ONLY)
         if not is_ours(found, key, Parent(resource.owner, resource.uid), written):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final
 
 from pdinference.cluster.client import ApiServer, Json
@@ -13,7 +14,6 @@ _PATH: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
 _INTERVAL_S: Final = 30.0
 _SOON_S: Final = 3.0
 """Interval while there is a problem, so that the condition clears soon after the problem is solved."""
-_NOT_FOUND: Final = 404
 
 Problem = tuple[str, str]
 """Reason and message, for the condition."""
@@ -53,7 +53,7 @@ class Registration:
         try:
             found: Json | None = await self._api.get(_PATH)
         except ApiError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 return
             found = None
         except ValueError:
