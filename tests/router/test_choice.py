@@ -127,16 +127,17 @@ def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int) 
 _answers = st.lists(st.integers(0, 200), max_size=4)
 
 
-@given(_answers, _answers, st.floats(0, 1))
-def test_p_answers_only_with_time_to_spare(on_p: Sequence[int], on_d: Sequence[int], busy: float) -> None:
-    """It has fewer answers than any D pod, by the share of its time that prompts take."""
+@given(_answers, _answers, st.floats(0, 1), st.integers(1, 4))
+def test_p_answers_only_with_time_to_spare(on_p: Sequence[int], on_d: Sequence[int], seen: float, routers: int) -> None:
+    """It has fewer answers than any D pod, by the share of its time that prompts take, of all router pods."""
     parameter = [pod(number, requests=requests) for number, requests in enumerate(on_p)]
     for one in parameter:
-        one.prompts = Mostly(busy)
-    found = spare(parameter, [pod(number, requests=requests) for number, requests in enumerate(on_d)])
+        one.prompts = Mostly(seen)
+    found = spare(parameter, [pod(number, requests=requests) for number, requests in enumerate(on_d)], routers)
+    busy = routers * seen
     fewest = min(on_d, default=0)
     fit = [requests for requests in on_p if requests < (1 - busy) * fewest]
-    if fewest < 32 or busy > 0.5 or not fit:
+    if routers * fewest < 32 or busy > 0.5 or not fit:
         assert found is None
     else:
         assert found is not None

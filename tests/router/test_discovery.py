@@ -108,6 +108,18 @@ def test_a_strangers_pod_is_bounded_and_harms_no_other(pods: Pods, discovery: Di
     assert seen(pods)["x-u1/decode-0"] == (D, "10.0.0.1:8000", True)
 
 
+def test_router_pods_of_the_revision_are_counted_and_get_no_requests(pods: Pods, discovery: Discovery) -> None:
+    routers = [body(("router", {"http": 8080}), uid=f"r{number}", ready=("router",)) for number in range(2)]
+    assert pods.routers == 1, "itself, before the API server has said so"
+    for router in routers:
+        router["metadata"]["labels"][names.LABEL_ROLE] = "router"
+        discovery.take("ADDED", router)
+    discovery.take("MODIFIED", routers[0])
+    assert (pods.routers, list(pods)) == (2, [])
+    discovery.take("DELETED", routers[0])
+    assert pods.routers == 1
+
+
 def test_an_error_ends_the_watch(discovery: Discovery) -> None:
     with pytest.raises(WatchEndedError, match="too old"):
         discovery.take("ERROR", {"message": "too old"})

@@ -62,6 +62,13 @@ async def test_d_answers_otherwise(rules: dict[str, str], streams: int) -> None:
         assert await world.metric("pdinference_router_answers_of_parameter_total") == 0
 
 
+async def test_the_requests_of_other_router_pods_count_as_its_own() -> None:
+    async with fleet("p", "d", rules=SHARED) as world, busy(world, FEW // 2):
+        world.pods.routers = 2
+        assert (await world.post(STREAM))[0] == 200
+        assert await world.metric("pdinference_router_answers_of_parameter_total") == 1
+
+
 async def test_a_request_that_cannot_be_split_stays_with_d() -> None:
     """Several answers of one prompt: D has them, as without the setting."""
     async with fleet("p", "d", rules=SHARED) as world, busy(world):

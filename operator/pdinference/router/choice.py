@@ -96,19 +96,24 @@ def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
     return sorted(pods, key=weight, reverse=True)
 
 
-def spare(parameter: Sequence[Pod], decode: Sequence[Pod]) -> Pod | None:
+def spare(parameter: Sequence[Pod], decode: Sequence[Pod], routers: int) -> Pod | None:
     """The P pod that would answer a request as fast as D pods do, beside its prompts; None if there is none.
 
     A token takes the longer, the more answers are under way, because a step reads the KV cache of all of them. On P it
     takes 1 / (1 - share of time with prompts) times as long, too. So P gets answers as long as it has that much fewer.
+
+    Args:
+        parameter: P pods.
+        decode: D pods.
+        routers: Number of router pods. Each has its own requests alone, so the others count as loaded as this one.
     """
     fewest = min((pod.requests for pod in decode), default=0)
-    if fewest < FEW:
+    if routers * fewest < FEW:
         return None
     fit = [
         pod
         for pod in parameter
-        if (busy := pod.prompts.share) <= _MOSTLY_PROMPTS and pod.requests < (1 - busy) * fewest
+        if (busy := routers * pod.prompts.share) <= _MOSTLY_PROMPTS and pod.requests < (1 - busy) * fewest
     ]
     return min(fit, key=lambda pod: (pod.requests, pod.turn), default=None)
 

@@ -1,4 +1,4 @@
-"""The pods of one revision, from a watch of the API server."""
+"""The pods of one revision, and the number of its router pods, from a watch of the API server."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.engines import engines_of
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import POD
 from pdinference.router.pods import Observed, Pods
@@ -30,9 +30,10 @@ class Discovery:
     def __init__(self, pods: Pods, namespace: str, name: str, revision: str) -> None:
         self._pods = pods
         self._namespace = namespace
-        roles = ",".join(ENGINE_ROLES)
+        roles = ",".join(SERVING_ROLES)
         self._selector = f"{names.LABEL_NAME}={name},{names.LABEL_REVISION}={revision},{names.LABEL_ROLE} in ({roles})"
         self._seen: dict[str, tuple[Observed, ...]] = {}
+        self._routers: set[str] = set()
 
     async def forever(self) -> None:
         """Watch until cancelled."""
@@ -51,7 +52,9 @@ class Discovery:
         """List, then take events until the API server ends the watch."""
         path = POD.path(self._namespace)
         listed = await api.get(path, labelSelector=self._selector)
-        self._seen = {body["metadata"]["uid"]: observed(body) for body in listed["items"]}
+        self._seen, self._routers = {}, set()
+        for body in listed["items"]:
+            self._note(body)
         self._observe()
         events = api.watch(
             path,
@@ -77,11 +80,20 @@ class Discovery:
         uid = body["metadata"]["uid"]
         if kind == "DELETED":
             self._seen.pop(uid, None)
+            self._routers.discard(uid)
         else:
-            self._seen[uid] = observed(body)
+            self._note(body)
         self._observe()
 
+    def _note(self, body: Mapping[str, Any]) -> None:
+        uid = body["metadata"]["uid"]
+        if body["metadata"]["labels"][names.LABEL_ROLE] == Role.ROUTER:
+            self._routers.add(uid)
+        else:
+            self._seen[uid] = observed(body)
+
     def _observe(self) -> None:
+        self._pods.routers = max(1, len(self._routers))
         self._pods.observe({engine.uid: engine for engines in self._seen.values() for engine in engines})
 
 

@@ -167,7 +167,8 @@ class Dispatcher:
         """A P pod that is to answer a whole request; None if D is to."""
         if self.rules.parameter_answers == "Never":
             return None
-        return spare(self._choices(Role.PARAMETER, failed), self._choices(Role.DECODE, failed))
+        parameter, decode = (self._choices(role, failed) for role in ENGINE_ROLES)
+        return spare(parameter, decode, self.pods.routers)
 
     async def _sent(
         self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None

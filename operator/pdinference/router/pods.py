@@ -133,12 +133,14 @@ class Pods:
         roles: The roles that there are.
 
     Attributes:
+        routers: Number of the router pods that send requests to these pods, with this one.
         complete_since: When a pod of each role, of one group, became ready together; None while they are not.
         first_complete: When that was the case for the first time; None before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES) -> None:
         self.roles = roles
+        self.routers = 1
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._changed = asyncio.Event()

@@ -168,7 +168,8 @@ class Fleet:
 
     def _spare(self) -> SimulatedPod | None:
         """The P pod that answers a whole request now, by the router's own rule."""
-        found = spare(*([pod.known for pod in self._serving[role]] for role in ENGINE_ROLES))
+        parameter, decode = ([pod.known for pod in self._serving[role]] for role in ENGINE_ROLES)
+        found = spare(parameter, decode, routers=1)
         return None if found is None else self._by_known[found]
 
     def _chosen(self, role: Role, pods: Sequence[SimulatedPod], call: Asked) -> SimulatedPod:
