@@ -11,7 +11,7 @@ Such a run begins with one longer step where requests have just joined.
 import math
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -109,7 +109,8 @@ class Engine:
     def __init__(self, clock: Clock, steps: StepModel, limits: Limits, gaps: Gaps) -> None:
         self._clock, self._steps, self._limits, self._gaps = clock, steps, limits, gaps
         self._waiting: deque[Job] = deque()
-        self._chunked: deque[Job] = deque()  # prompts that are partly computed
+        self._chunked: deque[Job] = deque()  # prompts that are being computed
+        self._prompts = 0  # tokens of these that are left to compute
         self._pulled: deque[Job] = deque()
         self._fresh: list[Job] = []  # running requests that have had no token from this engine
         self._running: list[tuple[float, int, Job]] = []
@@ -123,7 +124,8 @@ class Engine:
         self._before = -math.inf  # when the step before the next one began
         self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
         self._after_prefill = 0.0  # seconds that the next step takes longer
-        self._alike: dict[int, tuple[float, float, float]] = {}  # `_of_running` by their number
+        self._without_kv = cache(steps.decode)
+        self._least = steps.calibration.shortest_step
         self.busy = 0.0
         self.stepping = 0.0
         self.steps = 0
@@ -175,7 +177,7 @@ class Engine:
         """
         running, waiting = len(self._running), 0.0
         if running:
-            step = max(self._of_running()[0] + self._kv_seconds(self._rounds), self._steps.calibration.shortest_step)
+            step = self._decode_seconds(self._rounds)
             passed, backlog = self._server_now(running)
             waiting = self._limits.servers.waiting(running, step, min(step, passed), backlog, reading)
         self.backlog += seconds / self._limits.servers.number
@@ -275,7 +277,7 @@ class Engine:
     def _admit_waiting(self, used: float, cut: float) -> None:
         limits = self._limits
         present = len(self._running) + len(self._chunked)
-        budget = limits.step_tokens - len(self._running) - sum(job.prefill for job in self._chunked)
+        budget = limits.step_tokens - len(self._running) - self._prompts
         while self._waiting and self._waiting[0].came <= cut:
             job = self._waiting[0]
             need = job.context + job.prefill
@@ -296,6 +298,7 @@ class Engine:
             used += need
             present += 1
             budget -= job.prefill
+            self._prompts += job.prefill
             job.scheduled = self._clock.now
             self._chunked.append(job)
 
@@ -323,6 +326,7 @@ class Engine:
             if job.prefill:
                 break
             ended.append(self._chunked.popleft())
+        self._prompts -= tokens
         return ended, tokens, pairs
 
     def _kv_seconds(self, rounds: float) -> float:
@@ -335,6 +339,10 @@ class Engine:
             )
         return seconds
 
+    def _decode_seconds(self, rounds: float) -> float:
+        """Seconds of a step without prompts once the running requests have had so many rounds."""
+        return max(self._least, self._without_kv(len(self._running)) + self._kv_seconds(rounds))
+
     def _ahead(self) -> float:
         """Seconds since a CPU could begin to start the kernels of the step that begins."""
         since = max(self._before, self._launched)
@@ -344,7 +352,7 @@ class Engine:
         running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
-        seconds = max(seconds, self._steps.calibration.shortest_step)
+        seconds = max(seconds, self._least)
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -366,39 +374,25 @@ class Engine:
         while number < 1:
             self._preempt()
             number = self._steps_ahead()
-        base, growth, _ = self._of_running()
-        least, start, longer = self._steps.calibration.shortest_step, self._clock.now, 0.0
-        first = max(least, base + self._kv_seconds(self._rounds))
+        start, longer = self._clock.now, 0.0
+        first = self._decode_seconds(self._rounds)
         if self._fresh or self._after_prefill:
             longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
             start += longer
-            first = max(least, base + self._kv_seconds(self._rounds + 1))
+            first = self._decode_seconds(self._rounds + 1)
             # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
             number = 0 if self._waiting or self._pulled else number - 1
         elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
             number = 1
-        self._make(longer, start, first, growth if first > least else 0.0, number)
+        growth = len(self._running) * self._steps.kv_token if first > self._least else 0.0
+        self._make(longer, start, first, growth, number)
 
     def _steps_ahead(self) -> int:
         """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
         running = len(self._running)
         number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
         return number if running == 1 else min(number, int((self._limits.kv_tokens - self.kv_used) / running))
-
-    def _of_running(self) -> tuple[float, float, float]:
-        """Seconds of a step without prompts that depend on the number of running requests alone.
-
-        Those without reading KV cache; those that the next step takes longer, because it reads a token more of each
-        request; and those in which a CPU starts its kernels.
-        """
-        running = len(self._running)
-        alike = self._alike.get(running)
-        if alike is None:
-            steps = self._steps
-            alike = steps.decode(running), running * steps.kv_token, steps.launch(running)
-            self._alike[running] = alike
-        return alike
 
     def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
         """Make the steps of a run, in place of those of the run under way."""
@@ -421,7 +415,7 @@ class Engine:
             self._before = self._clock.now - (first + growth * (number - 1))
             self.stepping += seconds
             self._step(seconds, number)
-        self._launched = self._before + self._of_running()[2]
+        self._launched = self._before + self._steps.launch(len(self._running))
         self._end_answers()
         self._begin()
 
