@@ -207,7 +207,6 @@ class Engine:
     def submit(self, job: Job) -> None:
         """Take a request."""
         job.came = self._clock.now
-        job.prefill = job.prompt
         self._waiting.append(job)
         self._wake()
 
@@ -279,32 +278,29 @@ class Engine:
             self._admit_waiting(used, cut)
 
     def _admit_waiting(self, used: float, cut: float) -> None:
-        limits = self.limits
-        present = len(self._running) + len(self._chunked)
-        budget = limits.step_tokens - len(self._running) - self._prompts
         while self._waiting and self._waiting[0].came <= cut:
             job = self._waiting[0]
             need = job.context + job.prefill
-            alone = not present and not self._reserved
-            if used + need > limits.kv_tokens and not alone:
+            alone = not (self._running or self._chunked or self._reserved)
+            if used + need > self.limits.kv_tokens and not alone:
                 break
-            if job.pull is not None:
-                self._waiting.popleft()
-                self._reserved += need
-                used += need
-                self._pulling += 1
-                job.pull(partial(self._arrived, job))
-                continue
-            if budget <= 0 or present >= limits.requests:
+            if job.pull is None and self._step_is_full():
                 break
             self._waiting.popleft()
             self._reserved += need
             used += need
-            present += 1
-            budget -= job.prefill
-            self._prompts += job.prefill
-            job.scheduled = self._clock.now
-            self._chunked.append(job)
+            if job.pull is not None:
+                self._pulling += 1
+                job.pull(partial(self._arrived, job))
+            else:
+                self._prompts += job.prefill
+                job.scheduled = self._clock.now
+                self._chunked.append(job)
+
+    def _step_is_full(self) -> bool:
+        """Whether no further prompt can be part of the step that begins."""
+        limits = self.limits
+        return len(self._running) + self._prompts >= limits.step_tokens or self.in_steps >= limits.requests
 
     def _arrived(self, job: Job) -> None:
         """Its KV cache was pulled."""
