@@ -93,7 +93,7 @@ _Run = tuple[float, float, float, float, int]
 """
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True)  # without slots, CPython is slower from 31 attributes on
 class Engine:
     """An engine, with all tensor-parallel ranks.
 
@@ -140,8 +140,8 @@ class Engine:
     _before: float = -math.inf  # when the step before the next one began
     _launched: float = -math.inf  # when a CPU had started the kernels of the step before the next one
     _after_prefill: float = 0.0  # seconds that the next step takes longer
-    _without_kv: Callable[[int], float] = field(init=False)  # seconds of a step for a number of requests
-    _least: float = field(init=False)  # seconds of any step
+    _without_kv: Callable[[int], float] = field(init=False)  # `StepModel.decode`, by the number of requests
+    _least: float = field(init=False)  # seconds of the shortest step
 
     def __post_init__(self) -> None:
         self._without_kv = cache(self._steps.decode)
