@@ -13,7 +13,8 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.growth import fitted
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.simulation.clock import Clock
-from pdinference.simulation.fleet import Fleet, Request
+from pdinference.simulation.fleet import Fleet
+from pdinference.simulation.request import Request
 from pdinference.simulation.scaling import Autoscaler, Autoscaling, every, pod_seconds
 from pdinference.simulation.signals import Metrics
 

@@ -11,7 +11,7 @@ from pdinference.advise.objectives import Objectives
 from pdinference.advise.workload.trace import Trace
 from pdinference.performance.errors import Errors
 from pdinference.simulation.arrangement import Arrangement
-from pdinference.simulation.fleet import Request
+from pdinference.simulation.request import Request
 from pdinference.simulation.run import Run, Use, simulate
 
 _WARM_UP: Final = 0.2

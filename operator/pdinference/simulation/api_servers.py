@@ -30,7 +30,7 @@ class ApiServers:
 
     def writing(self, running: int) -> float:
         """Seconds in which the busiest one writes a token of each running request."""
-        return self.service.step_out + self._of_one(running) * self.service.token_out
+        return self.service.step_out + -(-running // self.number) * self.service.token_out
 
     def backlog(self, before: float, running: int, steps: int, seconds: float) -> float:
         """Seconds of work that it has left when a number of steps has ended.
@@ -42,7 +42,7 @@ class ApiServers:
             seconds: What they took together.
         """
         writing = self.writing(running)
-        if self._of_one(running) <= _PART:
+        if running <= _PART * self.number:
             return writing
         return max(writing, before + steps * writing - seconds)
 
@@ -57,7 +57,7 @@ class ApiServers:
             reading: Share of time that requests take.
         """
         service, writing = self.service, self.writing(running) + reading * step
-        round_of_loop = writing / -(-self._of_one(running) // _PART)
+        round_of_loop = writing / -(-running // (_PART * self.number))
         left, turn, seconds = service.turns, service.request_cpu / service.turns, 0.0
         while True:
             busy = min(backlog, step - passed)
@@ -69,6 +69,3 @@ class ApiServers:
             if turns >= left:
                 return max(0.0, seconds + left * turn - service.request_cpu)
             left, seconds, passed, backlog = left - turns, seconds + step - passed, 0.0, backlog + writing
-
-    def _of_one(self, running: int) -> int:
-        return -(-running // self.number)

@@ -10,8 +10,9 @@ Such a run begins with one longer step where requests have just joined.
 
 import math
 from collections import deque
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -92,10 +93,12 @@ _Run = tuple[float, float, float, float, int]
 """
 
 
+@dataclass(eq=False, slots=True)  # without slots, CPython is slower from 31 attributes on
 class Engine:
     """An engine, with all tensor-parallel ranks.
 
     Attributes:
+        limits: What it can hold.
         busy: Seconds of steps with prompt tokens.
         stepping: Seconds of all steps.
         steps: Steps that gave tokens.
@@ -106,40 +109,43 @@ class Engine:
         preemptions: How often a request lost its KV cache.
     """
 
-    def __init__(self, clock: Clock, steps: StepModel, limits: Limits, gaps: Gaps) -> None:
-        self._clock, self._steps, self._limits, self._gaps = clock, steps, limits, gaps
-        self._waiting: deque[Job] = deque()
-        self._chunked: deque[Job] = deque()  # prompts that are partly computed
-        self._pulled: deque[Job] = deque()
-        self._fresh: list[Job] = []  # running requests that have had no token from this engine
-        self._running: list[tuple[float, int, Job]] = []
-        self._numbers = count()
-        self._rounds = 0.0
-        self._context = 0.0  # KV tokens of running requests, less rounds times their number
-        self._reserved = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
-        self._stepping = False
-        self._run: _Run | None = None
-        self._ends = 0.0  # when the run ends
-        self._before = -math.inf  # when the step before the next one began
-        self._launched = -math.inf  # when a CPU had started the kernels of the step before the next one
-        self._after_prefill = 0.0  # seconds that the next step takes longer
-        self._alike: dict[int, tuple[float, float, float]] = {}  # `_of_running` by their number
-        self.busy = 0.0
-        self.stepping = 0.0
-        self.steps = 0
-        self.generated = 0
-        self.backlog = 0.0
-        self.finished = 0
-        self._decoded = 0
-        self._token_seconds = 0.0
-        self._pulling = 0
-        self.most_kv = 0.0
-        self.preemptions = 0
+    _clock: Clock
+    _steps: StepModel
+    limits: Limits
+    _gaps: Gaps
+    busy: float = 0.0
+    stepping: float = 0.0
+    steps: int = 0
+    generated: int = 0
+    backlog: float = 0.0
+    finished: int = 0
+    most_kv: float = 0.0
+    preemptions: int = 0
+    _decoded: int = 0
+    _token_seconds: float = 0.0
+    _waiting: deque[Job] = field(default_factory=deque)
+    _pulling: int = 0
+    _pulled: deque[Job] = field(default_factory=deque)
+    _chunked: deque[Job] = field(default_factory=deque)  # prompts that are being computed
+    _prompts: int = 0  # tokens of these that are left to compute
+    _fresh: list[Job] = field(default_factory=list)  # running requests that have had no token from this engine
+    _running: list[tuple[float, int, Job]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _rounds: float = 0.0
+    _context: float = 0.0  # KV tokens of running requests, less rounds times their number
+    _reserved: float = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
+    _stepping: bool = False
+    _run: _Run | None = None
+    _ends: float = 0.0  # when the run ends
+    _before: float = -math.inf  # when the step before the next one began
+    _launched: float = -math.inf  # when a CPU had started the kernels of the step before the next one
+    _after_prefill: float = 0.0  # seconds that the next step takes longer
+    _without_kv: Callable[[int], float] = field(init=False)  # `StepModel.decode`, by the number of requests
+    _least: float = field(init=False)  # seconds of the shortest step
 
-    @property
-    def limits(self) -> Limits:
-        """What it can hold."""
-        return self._limits
+    def __post_init__(self) -> None:
+        self._without_kv = cache(self._steps.decode)
+        self._least = self._steps.calibration.shortest_step
 
     @property
     def running(self) -> int:
@@ -164,7 +170,7 @@ class Engine:
     @property
     def kv_used(self) -> float:
         """KV tokens in use, with the unused part of each request's last block."""
-        return self._context + len(self._running) * (self._rounds + self._limits.block / 2) + self._reserved
+        return self._context + len(self._running) * (self._rounds + self.limits.block / 2) + self._reserved
 
     def read(self, seconds: float, reading: float) -> float:
         """Give a request to an API server, and return the seconds that it waits there for its turns.
@@ -175,10 +181,10 @@ class Engine:
         """
         running, waiting = len(self._running), 0.0
         if running:
-            step = max(self._of_running()[0] + self._kv_seconds(self._rounds), self._steps.calibration.shortest_step)
+            step = self._decode_seconds(self._rounds)
             passed, backlog = self._server_now(running)
-            waiting = self._limits.servers.waiting(running, step, min(step, passed), backlog, reading)
-        self.backlog += seconds / self._limits.servers.number
+            waiting = self.limits.servers.waiting(running, step, min(step, passed), backlog, reading)
+        self.backlog += seconds / self.limits.servers.number
         return waiting
 
     def _server_now(self, running: int) -> tuple[float, float]:
@@ -187,7 +193,7 @@ class Engine:
             passed = self._clock.now - max(self._before, 0.0)
             return passed, max(0.0, self.backlog - passed)
         longer, start, first, growth, _ = self._run
-        seconds, servers, backlog = self._clock.now - start, self._limits.servers, self.backlog
+        seconds, servers, backlog = self._clock.now - start, self.limits.servers, self.backlog
         if seconds < 0:  # during the longer step
             return seconds + longer, max(0.0, backlog - seconds - longer)
         if longer:
@@ -201,7 +207,6 @@ class Engine:
     def submit(self, job: Job) -> None:
         """Take a request."""
         job.came = self._clock.now
-        job.prefill = job.prompt
         self._waiting.append(job)
         self._wake()
 
@@ -240,7 +245,7 @@ class Engine:
         since = self._clock.now - start
         within = 0  # during the longer step
         if since >= 0:
-            within = max(1, _steps_within(since, first, growth) + int(self._limits.lookahead))
+            within = max(1, _steps_within(since, first, growth) + int(self.limits.lookahead))
         if within < number:
             self._make(longer, start, first, growth, within)
 
@@ -258,7 +263,7 @@ class Engine:
 
     def _cut(self) -> float:
         """Requests that came later are not part of the step that begins."""
-        if not self._limits.lookahead or self._before == -math.inf:
+        if not self.limits.lookahead or self._before == -math.inf:
             return math.inf
         others = self._running or self._chunked or (self._waiting and self._waiting[0].came <= self._before)
         return self._before if others else math.inf
@@ -273,31 +278,29 @@ class Engine:
             self._admit_waiting(used, cut)
 
     def _admit_waiting(self, used: float, cut: float) -> None:
-        limits = self._limits
-        present = len(self._running) + len(self._chunked)
-        budget = limits.step_tokens - len(self._running) - sum(job.prefill for job in self._chunked)
         while self._waiting and self._waiting[0].came <= cut:
             job = self._waiting[0]
             need = job.context + job.prefill
-            alone = not present and not self._reserved
-            if used + need > limits.kv_tokens and not alone:
+            alone = not (self._running or self._chunked or self._reserved)
+            if used + need > self.limits.kv_tokens and not alone:
                 break
-            if job.pull is not None:
-                self._waiting.popleft()
-                self._reserved += need
-                used += need
-                self._pulling += 1
-                job.pull(partial(self._arrived, job))
-                continue
-            if budget <= 0 or present >= limits.requests:
+            if job.pull is None and self._step_is_full():
                 break
             self._waiting.popleft()
             self._reserved += need
             used += need
-            present += 1
-            budget -= job.prefill
-            job.scheduled = self._clock.now
-            self._chunked.append(job)
+            if job.pull is not None:
+                self._pulling += 1
+                job.pull(partial(self._arrived, job))
+            else:
+                self._prompts += job.prefill
+                job.scheduled = self._clock.now
+                self._chunked.append(job)
+
+    def _step_is_full(self) -> bool:
+        """Whether no further prompt can be part of the step that begins."""
+        limits = self.limits
+        return len(self._running) + self._prompts >= limits.step_tokens or self.in_steps >= limits.requests
 
     def _arrived(self, job: Job) -> None:
         """Its KV cache was pulled."""
@@ -309,7 +312,7 @@ class Engine:
 
     def _chunks(self) -> tuple[list[Job], int, float]:
         """Prompts of the step: those that end in it, tokens, and pairs of a token and one before it."""
-        left = max(0, self._limits.step_tokens - len(self._running))
+        left = max(0, self.limits.step_tokens - len(self._running))
         tokens, pairs = 0, 0.0
         ended: list[Job] = []
         while self._chunked and left > 0:
@@ -323,6 +326,7 @@ class Engine:
             if job.prefill:
                 break
             ended.append(self._chunked.popleft())
+        self._prompts -= tokens
         return ended, tokens, pairs
 
     def _kv_seconds(self, rounds: float) -> float:
@@ -335,16 +339,20 @@ class Engine:
             )
         return seconds
 
+    def _decode_seconds(self, rounds: float) -> float:
+        """Seconds of a step without prompts once the running requests have had so many rounds."""
+        return max(self._least, self._without_kv(len(self._running)) + self._kv_seconds(rounds))
+
     def _ahead(self) -> float:
         """Seconds since a CPU could begin to start the kernels of the step that begins."""
         since = max(self._before, self._launched)
-        return max(0.0, self._clock.now - since) if self._limits.lookahead and since > -math.inf else 0.0
+        return max(0.0, self._clock.now - since) if self.limits.lookahead and since > -math.inf else 0.0
 
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
         running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
-        seconds = max(seconds, self._steps.calibration.shortest_step)
+        seconds = max(seconds, self._least)
         self.busy += seconds
         self.stepping += seconds
         self._before = self._clock.now
@@ -366,39 +374,25 @@ class Engine:
         while number < 1:
             self._preempt()
             number = self._steps_ahead()
-        base, growth, _ = self._of_running()
-        least, start, longer = self._steps.calibration.shortest_step, self._clock.now, 0.0
-        first = max(least, base + self._kv_seconds(self._rounds))
+        start, longer = self._clock.now, 0.0
+        first = self._decode_seconds(self._rounds)
         if self._fresh or self._after_prefill:
             longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
             start += longer
-            first = max(least, base + self._kv_seconds(self._rounds + 1))
+            first = self._decode_seconds(self._rounds + 1)
             # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
             number = 0 if self._waiting or self._pulled else number - 1
         elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
             number = 1
-        self._make(longer, start, first, growth if first > least else 0.0, number)
+        growth = len(self._running) * self._steps.kv_token if first > self._least else 0.0
+        self._make(longer, start, first, growth, number)
 
     def _steps_ahead(self) -> int:
         """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
         running = len(self._running)
         number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
-        return number if running == 1 else min(number, int((self._limits.kv_tokens - self.kv_used) / running))
-
-    def _of_running(self) -> tuple[float, float, float]:
-        """Seconds of a step without prompts that depend on the number of running requests alone.
-
-        Those without reading KV cache; those that the next step takes longer, because it reads a token more of each
-        request; and those in which a CPU starts its kernels.
-        """
-        running = len(self._running)
-        alike = self._alike.get(running)
-        if alike is None:
-            steps = self._steps
-            alike = steps.decode(running), running * steps.kv_token, steps.launch(running)
-            self._alike[running] = alike
-        return alike
+        return number if running == 1 else min(number, int((self.limits.kv_tokens - self.kv_used) / running))
 
     def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
         """Make the steps of a run, in place of those of the run under way."""
@@ -421,7 +415,7 @@ class Engine:
             self._before = self._clock.now - (first + growth * (number - 1))
             self.stepping += seconds
             self._step(seconds, number)
-        self._launched = self._before + self._of_running()[2]
+        self._launched = self._before + self._steps.launch(len(self._running))
         self._end_answers()
         self._begin()
 
@@ -435,7 +429,7 @@ class Engine:
         """
         running = len(self._running)
         self.steps += number
-        self.backlog = self._limits.servers.backlog(self.backlog, running + prompts, number, seconds)
+        self.backlog = self.limits.servers.backlog(self.backlog, running + prompts, number, seconds)
         if running:
             self._gaps.add(seconds / number, number * running)
             self._token_seconds += seconds * running

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from pdinference.api.names import ENGINE_ROLES, Role
@@ -13,25 +12,8 @@ from pdinference.simulation.clock import Clock
 from pdinference.simulation.gaps import Gaps
 from pdinference.simulation.job import Job
 from pdinference.simulation.link import Link
-from pdinference.simulation.pods import Asked, Sent, SimulatedPod, asked, pod_of
-
-
-@dataclass(eq=False, slots=True)
-class Request:
-    """A client's request.
-
-    Attributes:
-        first_at: When its first token came.
-        done_at: When its last one came; 0 before.
-        prefilled_at: When P had computed its prompt.
-        pulled_at: When D had its KV cache.
-    """
-
-    arrival: Arrival
-    first_at: float = 0.0
-    done_at: float = 0.0
-    prefilled_at: float = 0.0
-    pulled_at: float = 0.0
+from pdinference.simulation.pods import SimulatedPod, pod_of
+from pdinference.simulation.request import Request
 
 
 class Fleet:
@@ -156,15 +138,14 @@ class Fleet:
 
     def submit(self, arrival: Arrival) -> None:
         """A client's request."""
-        request = Request(arrival)
+        request = Request(arrival, len(self.requests) + 1)
         self.requests.append(request)
-        call = asked(len(self.requests), arrival)
         if self._of.split is None:
-            self._send_whole(request, call)
+            self._send_whole(request)
         elif self._of.split.answers and (pod := self._spare()) is not None:
             self._answer_on_p(request, pod)
         else:
-            self._send_to_p(request, call, self._of.split)
+            self._send_to_p(request, self._of.split)
 
     def _spare(self) -> SimulatedPod | None:
         """The P pod that answers a whole request now, by the router's own rule."""
@@ -172,8 +153,11 @@ class Fleet:
         found = spare(parameter, decode, routers=1)
         return None if found is None else self._by_known[found]
 
-    def _chosen(self, role: Role, pods: Sequence[SimulatedPod], call: Asked) -> SimulatedPod:
-        return self._by_known[self._choose[role]([pod.known for pod in pods], call)]
+    def _chosen(self, role: Role, pods: Sequence[SimulatedPod], request: Request) -> SimulatedPod:
+        """The pod that gets a request, by the router's own policy."""
+        if len(pods) == 1:
+            return pods[0]
+        return self._by_known[self._choose[role]([pod.known for pod in pods], request)]
 
     def _read(self, pod: SimulatedPod, tokens: int, seconds: float, then: Callable[[], None]) -> None:
         """An API server of a pod reads one request after the other."""
@@ -182,67 +166,77 @@ class Fleet:
         hiccup = self._chance.expovariate(1 / service.hiccup) if self._chance.random() < service.hiccup_share else 0.0
         self._clock.at(read_at + seconds + hiccup, then)
 
-    def _send_whole(self, request: Request, call: Asked) -> None:
-        arrival, serving = request.arrival, self._serving[Role.DECODE]
+    def _send_whole(self, request: Request) -> None:
+        serving = self._serving[Role.DECODE]
         if not serving:
-            self._waiting[Role.DECODE].append(partial(self._send_whole, request, call))
+            self._waiting[Role.DECODE].append(partial(self._send_whole, request))
             return
-        pod = self._chosen(Role.DECODE, serving, call)
-        sent = pod.begin(arrival.prompt)
-        cached = pod.cached(arrival)
-        done = partial(_done, request, pod, sent)
-        job = Job(arrival.prompt - cached, cached, arrival.answer, partial(_first, request, pod), done)
-        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+        pod = self._chosen(Role.DECODE, serving, request)
+        pod.begin(request, request.arrival.prompt)
+        done = partial(_done, request, pod, request.arrival.prompt)
+        self._send(pod, request, request.arrival.answer, partial(_first, request, pod), done)
 
     def _answer_on_p(self, request: Request, pod: SimulatedPod) -> None:
-        arrival, prompts = request.arrival, pod.known.prompts
-        sent = pod.begin(0)
-        cached = pod.cached(arrival)
+        prompts = pod.known.prompts
+        pod.begin(request, 0)
         prompts.begin()
 
         def first(at: float) -> None:
             prompts.end()
             _first(request, pod, at)
 
-        job = Job(arrival.prompt - cached, cached, arrival.answer, first, partial(_done, request, pod, sent))
-        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+        self._send(pod, request, request.arrival.answer, first, partial(_done, request, pod, 0))
 
-    def _send_to_p(self, request: Request, call: Asked, split: Split) -> None:
-        arrival, serving = request.arrival, self._serving[Role.PARAMETER]
+    def _send_to_p(self, request: Request, split: Split) -> None:
+        serving = self._serving[Role.PARAMETER]
         if not serving:
-            self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, call, split))
+            self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, split))
             return
-        pod = self._chosen(Role.PARAMETER, serving, call)
-        sent = pod.begin(arrival.prompt)
-        cached = pod.cached(arrival)
+        pod = self._chosen(Role.PARAMETER, serving, request)
+        pod.begin(request, request.arrival.prompt)
         pod.known.prompts.begin()
 
         def prefilled(at: float) -> None:
             pod.known.prompts.end()
             pod.kept += 1
             pod.prefill_seconds += at - job.scheduled
-            pod.end(sent, arrival.prompt, 1, at)
+            pod.end(request, request.arrival.prompt, 1, at)
             request.prefilled_at = at
-            self._hand_over(request, call, pod, split)
+            self._hand_over(request, pod, split)
 
-        job = Job(arrival.prompt - cached, cached, 1, _nothing, prefilled, kept=True)
-        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+        job = self._send(pod, request, 1, _nothing, prefilled, kept=True)
 
-    def _hand_over(self, request: Request, call: Asked, parameter: SimulatedPod, split: Split) -> None:
-        arrival, serving = request.arrival, self._serving[Role.DECODE]
+    def _send(
+        self,
+        pod: SimulatedPod,
+        request: Request,
+        answer: int,
+        first: Callable[[float], None],
+        done: Callable[[float], None],
+        *,
+        kept: bool = False,
+    ) -> Job:
+        """Send a request to a pod that computes its prompt."""
+        cached = pod.cached(request.arrival)
+        job = Job(request.arrival.prompt - cached, cached, answer, first, done, kept=kept)
+        self._read(pod, request.arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+        return job
+
+    def _hand_over(self, request: Request, parameter: SimulatedPod, split: Split) -> None:
+        prompt, serving = request.arrival.prompt, self._serving[Role.DECODE]
         if not serving:
-            self._waiting[Role.DECODE].append(partial(self._hand_over, request, call, parameter, split))
+            self._waiting[Role.DECODE].append(partial(self._hand_over, request, parameter, split))
             return
         if split.groups:
             group = parameter.known.observed.group
             serving = [pod for pod in serving if pod.known.observed.group == group]
-        pod = self._chosen(Role.DECODE, serving, call)
-        sent = pod.begin(arrival.prompt)
+        pod = self._chosen(Role.DECODE, serving, request)
+        pod.begin(request, prompt)
         link = self._link.get(parameter) or self._link[pod]
-        pull = partial(self._pull, request, parameter, link, arrival.prompt * split.token_bytes)
-        done = partial(_done, request, pod, sent)
-        job = Job(1, arrival.prompt - 1, arrival.answer, partial(_first, request, pod), done, pull)
-        self._read(pod, arrival.prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
+        pull = partial(self._pull, request, parameter, link, prompt * split.token_bytes)
+        done = partial(_done, request, pod, prompt)
+        job = Job(1, prompt - 1, request.arrival.answer, partial(_first, request, pod), done, pull)
+        self._read(pod, prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
 
     def _pull(
         self, request: Request, parameter: SimulatedPod, link: Link, size: float, then: Callable[[], None]
@@ -262,8 +256,8 @@ def _first(request: Request, pod: SimulatedPod, at: float) -> None:
     request.first_at = at + pod.engine.backlog
 
 
-def _done(request: Request, pod: SimulatedPod, sent: Sent, at: float) -> None:
-    pod.end(sent, request.arrival.prompt, request.arrival.answer, at)
+def _done(request: Request, pod: SimulatedPod, load: int, at: float) -> None:
+    pod.end(request, load, request.arrival.answer, at)
     request.done_at = max(request.first_at, at + pod.engine.backlog)
 
 

@@ -9,7 +9,7 @@ class Job:
     """A request in one engine.
 
     Attributes:
-        prompt: Prompt tokens that the engine has to compute.
+        prefill: Prompt tokens that the engine has to compute yet.
         context: Tokens of which it has KV cache.
         left: Tokens that it has to generate yet.
         first: Called with the time of the first token.
@@ -17,12 +17,11 @@ class Job:
         pull: Begins to pull KV cache, and calls back when it is there; None where the engine computes the prompt.
         came: When the engine got it.
         scheduled: When the engine began to compute its prompt.
-        prefill: Prompt tokens that are left to compute.
         started: Whether its first token has come.
         kept: Whether its KV cache stays until somebody has pulled it.
     """
 
-    prompt: int
+    prefill: int
     context: int
     left: int
     first: Callable[[float], None]
@@ -30,6 +29,5 @@ class Job:
     pull: Callable[[Callable[[], None]], None] | None = None
     came: float = 0.0
     scheduled: float = 0.0
-    prefill: int = 0
     started: bool = False
     kept: bool = False

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pdinference.simulation.fleet import Request
 from pdinference.simulation.gaps import Gaps
+from pdinference.simulation.request import Request
 
 
 @dataclass(frozen=True, slots=True)

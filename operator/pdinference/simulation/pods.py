@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
 
 from pdinference.api.names import Role
 from pdinference.router.busy import Busy
@@ -14,49 +13,9 @@ from pdinference.simulation.clock import Clock
 from pdinference.simulation.engine import Engine
 from pdinference.simulation.gaps import Gaps
 from pdinference.simulation.prefix_cache import PrefixCache
+from pdinference.simulation.request import Request
 
-_SESSIONS = 200
 _TURNS = count(1)
-
-
-class Asked(NamedTuple):
-    """A request as the policies see it.
-
-    Attributes:
-        body: Its beginning.
-        tokens: Prompt tokens.
-        session: Key of its session.
-    """
-
-    body: bytes
-    tokens: int
-    session: str
-
-
-def asked(number: int, arrival: Arrival) -> Asked:
-    """A request with the beginning of its trace, or one of its own."""
-    return Asked(
-        b"%d" % (arrival.prefix[0] if arrival.prefix else -number), arrival.prompt, session=str(number % _SESSIONS)
-    )
-
-
-class Sent:
-    """A request that counts as load of a pod. The policies read nothing of it.
-
-    Args:
-        tokens: Prompt tokens that it counts.
-    """
-
-    __slots__ = ("tokens",)
-    began_at = 0.0
-    stream = True
-    waits_for_kv_cache = False
-
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
-
-    def abort(self, reason: str) -> None:
-        """Never called: no simulated pod fails."""
 
 
 @dataclass(eq=False, slots=True)
@@ -102,19 +61,17 @@ class SimulatedPod:
         self.read_seconds += seconds + servers.service.request_cpu
         return begins + seconds + waiting
 
-    def begin(self, tokens: int) -> Sent:
-        """Count a request as its load, as `Pod.sending` does."""
-        sent = Sent(tokens)
-        self.known.under_way.add(sent)
+    def begin(self, request: Request, load: int) -> None:
+        """Count a request as its load, of so many tokens, as `Pod.sending` does."""
+        self.known.under_way.add(request)
         self.known.turn = next(_TURNS)
-        self.known.tokens += tokens
-        return sent
+        self.known.tokens += load
 
-    def end(self, sent: Sent, tokens: int, answer: int, at: float) -> None:
-        """It has left, with its answer."""
-        self.known.under_way.discard(sent)
-        self.known.tokens -= sent.tokens
-        self.prompt_tokens += tokens
+    def end(self, request: Request, load: int, answer: int, at: float) -> None:
+        """A request has left, with tokens of an answer."""
+        self.known.under_way.discard(request)
+        self.known.tokens -= load
+        self.prompt_tokens += request.arrival.prompt
         self.answer_tokens += answer
         self.leave_when_empty(at)
 

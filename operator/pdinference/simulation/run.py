@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pdinference.simulation.arrangement import Arrangement
 from pdinference.simulation.arrivals import Arrival
 from pdinference.simulation.clock import Clock
-from pdinference.simulation.fleet import Fleet, Request
+from pdinference.simulation.fleet import Fleet
 from pdinference.simulation.outcome import Outcome, outcome_of
 from pdinference.simulation.pods import SimulatedPod
+from pdinference.simulation.request import Request
 
 
 @dataclass(frozen=True, slots=True)
