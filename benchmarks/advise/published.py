@@ -1,14 +1,14 @@
 """Loads that others measured with vLLM, and published. Nothing is fitted to them.
 
-They were chosen before any of them was predicted, by these rules: vLLM's engine V1; no speculative decoding and no eager
-mode; model, GPUs, tensor parallelism, number of requests and vLLM's version are stated; random prompts and answers of one
-length; requests come at a finite rate, all at once or one after the other. Where there were many rates of one
-arrangement, three or the lowest were taken. What was left out is in docs/advise.md.
+They were chosen before any of them was predicted, by these rules: vLLM's engine V1; no speculative decoding and no
+eager mode; model, GPUs, tensor parallelism, number of requests and vLLM's version are stated; random prompts and
+answers of one length; requests come at a finite rate, all at once or one after the other. Where there were many rates
+of one arrangement, three or the lowest were taken. What was left out is in docs/advise.md.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,9 +19,10 @@ class Source:
 
     Attributes:
         name: Short name, for tables.
-        address: Where it is published.
-        path: The file there, with the commit where one is known.
-        measured: Date of the measurement.
+        address: The repository in which it is published.
+        commit: Its commit.
+        path: The folder.
+        date: When it was measured, or published where that is not stated.
         vllm: Version.
         length: `max-model-len`.
         utilization: `gpu-memory-utilization`; None: the default of a newer vLLM.
@@ -29,8 +30,9 @@ class Source:
 
     name: str
     address: str
+    commit: str
     path: str
-    measured: str
+    date: str
     vllm: str
     length: int
     utilization: float | None = None
@@ -86,15 +88,10 @@ class Load:
         return (*self.ttft, *self.tpot, self.gap, self.whole)
 
 
-def _qwen(kind: str, layers: int, hidden: int, inner: int, heads: int, kv: int, vocab: int) -> dict[str, Any]:
-    return {
-        "model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner,
-        "num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": 128, "vocab_size": vocab,
-        "max_position_embeddings": 32_768 if kind == "qwen2" else 40_960, "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-    }  # fmt: skip
-
-
+_QWEN3: Final = {
+    "model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936,
+    "max_position_embeddings": 40_960, "tie_word_embeddings": False,
+}  # fmt: skip
 MODELS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "openai/gpt-oss-120b": {
@@ -109,131 +106,179 @@ MODELS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 ],
             },
         },
-        "Qwen/Qwen2-7B-Instruct": _qwen("qwen2", 28, 3584, 18_944, 28, 4, 152_064),
-        "Qwen/Qwen3-8B": _qwen("qwen3", 36, 4096, 12_288, 32, 8, 151_936),
-        "Qwen/Qwen3-14B": _qwen("qwen3", 40, 5120, 17_408, 40, 8, 151_936),
+        "Qwen/Qwen2-7B-Instruct": {
+            "model_type": "qwen2", "num_hidden_layers": 28, "hidden_size": 3584, "intermediate_size": 18_944,
+            "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152_064,
+            "max_position_embeddings": 32_768, "tie_word_embeddings": False,
+        },
+        "Qwen/Qwen3-8B": _QWEN3 | {
+            "num_hidden_layers": 36, "hidden_size": 4096, "intermediate_size": 12_288, "num_attention_heads": 32,
+        },
+        "Qwen/Qwen3-14B": _QWEN3 | {
+            "num_hidden_layers": 40, "hidden_size": 5120, "intermediate_size": 17_408, "num_attention_heads": 40,
+        },
     }
 )  # fmt: skip
 """Of each model what its config.json says of its shape. Weights are in 16 bits, those of gpt-oss's experts in MXFP4."""
 
 _H100: Final = "NVIDIA-H100-80GB-HBM3"
 _H800: Final = "NVIDIA-H800"
-_RTX4090: Final = "NVIDIA-GeForce-RTX-4090"
-
-
 _A100: Final = "NVIDIA-A100-SXM4-80GB"
+_RTX4090: Final = "NVIDIA-GeForce-RTX-4090"
 STEP_TOKENS: Final[Mapping[str, int]] = MappingProxyType({_H100: 8192, _H800: 8192, _A100: 2048, _RTX4090: 2048})
 """vLLM's default of `max-num-batched-tokens` on each (`get_batch_defaults` in vllm/engine/arg_utils.py)."""
 
 
 ANYSCALE: Final = Source(
-    "Anyscale", "https://github.com/anyscale/ray-serve-llm-perf-examples",
-    "prefill_decode/archive/bm_results_snapshot/gptoss_itl5000_otl250_* at 04ba8ab", "2025-10-10 and 11", "0.11.0",
-    16_000, 0.9,
-)  # fmt: skip
-"""8 H100s of one p5.48xlarge, Ray Serve in front, `vllm bench serve`, no prefix hits (the deviation of the times to the
-first token shows it), KV cache by NIXL over UCX within the host."""
+    "Anyscale",
+    "https://github.com/anyscale/ray-serve-llm-perf-examples",
+    "04ba8ab40727da4e10adce75b6a3777360582b6e",
+    "prefill_decode/archive/bm_results_snapshot",
+    date="2025-10-10 and 11",
+    vllm="0.11.0",
+    length=16_000,
+    utilization=0.9,
+)
+"""Eight H100s of one p5.48xlarge, Ray Serve in front, KV cache by NIXL over UCX within the host, `vllm bench serve`.
+
+No prompt was in a prefix cache: the times to the first token deviate too little for it.
+"""
 
 LYELL: Final = Source(
-    "lyell0710", "https://github.com/lyell0710/vllmExperience",
-    "pd_disagg/results/b1_matrix/raw/20260821T*_bench.log", "2026-08-21", "0.25.1", 16_384,
-)  # fmt: skip
-"""Two RTX 4090 without peer-to-peer, `vllm bench serve`, no prefix hits (each run has its own seed). NIXL's transfers
-reached 0.26 to 0.27 GB/s by the author's own measurement."""
+    "lyell0710",
+    "https://github.com/lyell0710/vllmExperience",
+    "a25d50ebffd00b9cdb94e30e56f4227ebe7bb293",
+    "pd_disagg/results/b1_matrix/raw",
+    date="2026-08-21",
+    vllm="0.25.1",
+    length=16_384,
+)
+"""Two RTX 4090 without peer-to-peer, KV cache by NIXL, `vllm bench serve` with a seed for each run.
+
+The author measured 0.26 to 0.27 GB/s of the transfers.
+"""
 
 GPUSTACK: Final = Source(
-    "GPUStack", "https://github.com/gpustack/gpustack", "docs/performance-lab/qwen3-14b/{h100,a100}.md at 47277d79",
-    "2025-11", "0.11.0", 40_960, 0.9,
-)  # fmt: skip
-"""One H100 SXM or A100 SXM of 80 GB, vLLM's own options, `vllm bench serve` with chat requests. Answers were not forced to the full length;
-the tokens that were counted are within 0.3 % of it."""
+    "GPUStack",
+    "https://github.com/gpustack/gpustack",
+    "47277d79f4a5bae12a2d25e9ecbed2a2177a5f2d",
+    "docs/performance-lab/qwen3-14b",
+    date="published 2025-11-13",
+    vllm="0.11.0",
+    length=40_960,
+    utilization=0.9,
+)
+"""One H100 SXM or A100 SXM, vLLM's own options, `vllm bench serve` with chat requests.
+
+Answers were not forced to their length; the tokens that were counted are within 0.3 % of it.
+"""
 
 MOONCAKE: Final = Source(
-    "Mooncake", "https://github.com/kvcache-ai/Mooncake",
-    "docs/source/performance/vllm/vllm-v1-pd-performance.md at 3b5a5941", "2025-12", "0.11.2.dev358",
-    40_960, 0.9,
+    "Mooncake",
+    "https://github.com/kvcache-ai/Mooncake",
+    "3b5a594133958449a1feaf1c9e0fc1b553e34a28",
+    "docs/source/performance/vllm",
+    date="published 2025-12-18",
+    vllm="0.11.2.dev358",
+    length=40_960,
+    utilization=0.9,
+)
+"""Two hosts of eight H800s, KV cache by MooncakeConnector over RoCE, `vllm bench serve` with one request at a time.
+
+The mean time to the first token is published. It stands for the median.
+"""
+
+_GPT_OSS: Final = Load(
+    ANYSCALE, "openai/gpt-oss-120b", _H100, Engines(1, 1), None, "", 5000, 250, 0, 0.0, (0, 0), (0, 0), 0
 )  # fmt: skip
-"""Two hosts of 8 H800s, P and D with TP 8, MooncakeConnector over RoCE, one request after the other. The mean time to the
-first token is published; it stands for the median."""
-
-GPT_OSS: Final = "openai/gpt-oss-120b"
-_Four = tuple[float, float, float, float]
+_SPLIT: Final = replace(_GPT_OSS, transport="nvlink")
 
 
-def _anyscale(decode: Engines, parameter: Engines | None, rows: Mapping[int, tuple[_Four, float]]) -> tuple[Load, ...]:
-    return tuple(
-        Load(
-            ANYSCALE, GPT_OSS, _H100, decode, parameter, "nvlink" if parameter else "", 5000, 250, 64 * rate, rate,
-            times[:2], times[2:], gap,
-        )
-        for rate, (times, gap) in rows.items()
+def _gpt_oss(load: Load, rate: int, ttft: tuple[float, float], tpot: tuple[float, float], gap: float) -> Load:
+    """At a rate; requests came for 64 seconds."""
+    return replace(load, rate=rate, requests=64 * rate, ttft=ttft, tpot=tpot, gap=gap)
+
+
+_TWO_TP_4: Final = replace(_GPT_OSS, decode=Engines(2, 4))
+_FOUR_TP_2: Final = replace(_GPT_OSS, decode=Engines(4, 2))
+_TP_4_EACH: Final = replace(_SPLIT, parameter=Engines(1, 4), decode=Engines(1, 4))
+_MORE_D: Final = replace(_SPLIT, parameter=Engines(1, 2), decode=Engines(3, 2))
+_MORE_P: Final = replace(_SPLIT, parameter=Engines(3, 2), decode=Engines(1, 2))
+
+_ON_ANYSCALE: Final = (
+    _gpt_oss(_TWO_TP_4, 1, (129.03, 177.12), (5.13, 6.80), 6.78),
+    _gpt_oss(_TWO_TP_4, 4, (130.51, 259.06), (7.32, 10.32), 89.68),
+    _gpt_oss(_TWO_TP_4, 8, (147.40, 439.29), (11.62, 17.17), 97.31),
+    _gpt_oss(_FOUR_TP_2, 1, (180.44, 230.43), (5.44, 7.04), 6.97),
+    _gpt_oss(_FOUR_TP_2, 4, (182.10, 408.85), (7.31, 12.59), 10.70),
+    _gpt_oss(_FOUR_TP_2, 8, (190.79, 548.47), (11.20, 17.49), 142.66),
+    _gpt_oss(_TP_4_EACH, 1, (191.63, 261.22), (5.34, 5.81), 7.62),
+    _gpt_oss(_TP_4_EACH, 4, (194.85, 400.62), (6.89, 7.92), 10.55),
+    _gpt_oss(_TP_4_EACH, 8, (594.99, 2047.36), (32.15, 60.73), 288.80),
+    _gpt_oss(_MORE_D, 1, (239.39, 2436.32), (5.51, 6.46), 7.35),
+    _gpt_oss(_MORE_D, 4, (380.49, 951.11), (6.98, 10.07), 10.31),
+    _gpt_oss(_MORE_D, 8, (3237.85, 5463.99), (10.05, 13.58), 82.68),
+    _gpt_oss(_MORE_P, 1, (244.10, 1925.45), (6.20, 12.49), 8.91),
+    _gpt_oss(_MORE_P, 4, (370.91, 846.50), (11.98, 19.66), 86.61),
+    _gpt_oss(_MORE_P, 8, (762.71, 2181.33), (60.43, 89.84), 463.52),
+)
+
+
+_Times = tuple[tuple[float, float], tuple[float, float], float, float]
+"""Those of `Load`, from `ttft` on."""
+
+
+def _on_4090s(prompt: int, requests: int, rate: float, unsplit: _Times, split: _Times) -> tuple[Load, Load]:
+    together = Load(
+        LYELL, "Qwen/Qwen2-7B-Instruct", _RTX4090, Engines(2, 1), None, "", prompt, 128, requests, rate, *unsplit
+    )  # fmt: skip
+    one = Engines(1, 1)
+    ttft, tpot, gap, whole = split
+    return together, replace(
+        together, decode=one, parameter=one, transport="tcp=0.27GB/s", ttft=ttft, tpot=tpot, gap=gap, whole=whole
     )  # fmt: skip
 
 
-def _lyell(
-    parameter: Engines | None, prompt: int, requests: int, rate: float, times: _Four, gap: float, whole: float
-) -> Load:
-    decode, way = (Engines(1, 1), "tcp=0.27GB/s") if parameter else (Engines(2, 1), "")
-    return Load(
-        LYELL, "Qwen/Qwen2-7B-Instruct", _RTX4090, decode, parameter, way, prompt, 128, requests, rate,
-        times[:2], times[2:], gap, whole,
-    )  # fmt: skip
-
-
-def _gpustack(product: str, prompt: int, answer: int, times: _Four, gap: float) -> Load:
-    return Load(
-        GPUSTACK, "Qwen/Qwen3-14B", product, Engines(1, 1), None, "", prompt, answer, 500, math.inf,
-        times[:2], times[2:], gap,
-    )  # fmt: skip
-
-
-def _mooncake(prompt: int, mean: float) -> Load:
-    eight = Engines(1, 8)
-    return Load(
-        MOONCAKE, "Qwen/Qwen3-8B", _H800, eight, eight, "rdma=142.25GB/s", prompt, 128, 50, 0.0,
-        (mean, None), (None, None), None,
-    )  # fmt: skip
-
-
-_P1: Final = Engines(1, 1)
-LOADS: Final = (
-    *_anyscale(Engines(2, 4), None, {
-        1: ((129.03, 177.12, 5.13, 6.80), 6.78),
-        4: ((130.51, 259.06, 7.32, 10.32), 89.68),
-        8: ((147.40, 439.29, 11.62, 17.17), 97.31),
-    }),
-    *_anyscale(Engines(4, 2), None, {
-        1: ((180.44, 230.43, 5.44, 7.04), 6.97),
-        4: ((182.10, 408.85, 7.31, 12.59), 10.70),
-        8: ((190.79, 548.47, 11.20, 17.49), 142.66),
-    }),
-    *_anyscale(Engines(1, 4), Engines(1, 4), {
-        1: ((191.63, 261.22, 5.34, 5.81), 7.62),
-        4: ((194.85, 400.62, 6.89, 7.92), 10.55),
-        8: ((594.99, 2047.36, 32.15, 60.73), 288.80),
-    }),
-    *_anyscale(Engines(3, 2), Engines(1, 2), {
-        1: ((239.39, 2436.32, 5.51, 6.46), 7.35),
-        4: ((380.49, 951.11, 6.98, 10.07), 10.31),
-        8: ((3237.85, 5463.99, 10.05, 13.58), 82.68),
-    }),
-    *_anyscale(Engines(1, 2), Engines(3, 2), {
-        1: ((244.10, 1925.45, 6.20, 12.49), 8.91),
-        4: ((370.91, 846.50, 11.98, 19.66), 86.61),
-        8: ((762.71, 2181.33, 60.43, 89.84), 463.52),
-    }),
-    _lyell(None, 512, 320, 5.2, (95.50, 125.55, 18.32, 19.82), 49.08, 2423.51),
-    _lyell(_P1, 512, 320, 5.2, (394.25, 1263.78, 16.75, 17.60), 20.17, 2520.86),
-    _lyell(None, 2048, 192, 1.8, (260.90, 362.31, 19.31, 26.76), 182.73, 2711.83),
-    _lyell(_P1, 2048, 192, 1.8, (2611.62, 11705.02, 16.71, 18.61), 22.33, 4732.52),
-    _lyell(None, 8192, 56, 0.45, (915.96, 1292.02, 16.97, 30.23), 206.57, 3124.29),
-    _lyell(_P1, 8192, 56, 0.45, (7447.30, 14912.16, 16.99, 18.20), 22.93, 9577.21),
-    _gpustack(_H100, 2000, 100, (49138.28, 94614.51, 231.62, 236.67), 642.06),
-    _gpustack(_H100, 4000, 200, (110734.54, 219749.74, 139.68, 161.93), 656.79),
-    _gpustack(_A100, 2000, 100, (86575.09, 170607.65, 334.17, 334.55), 338.95),
-    _gpustack(_A100, 4000, 200, (196621.85, 396056.32, 272.93, 283.50), 377.42),
-    _mooncake(512, 59.91),
-    _mooncake(2048, 85.31),
-    _mooncake(8192, 212.05),
-    _mooncake(32_768, 749.62),
+_ON_4090S: Final = (
+    *_on_4090s(
+        512, 320, 5.2,
+        ((95.50, 125.55), (18.32, 19.82), 49.08, 2423.51),
+        ((394.25, 1263.78), (16.75, 17.60), 20.17, 2520.86),
+    ),
+    *_on_4090s(
+        2048, 192, 1.8,
+        ((260.90, 362.31), (19.31, 26.76), 182.73, 2711.83),
+        ((2611.62, 11_705.02), (16.71, 18.61), 22.33, 4732.52),
+    ),
+    *_on_4090s(
+        8192, 56, 0.45,
+        ((915.96, 1292.02), (16.97, 30.23), 206.57, 3124.29),
+        ((7447.30, 14_912.16), (16.99, 18.20), 22.93, 9577.21),
+    ),
 )  # fmt: skip
+
+_14B: Final = Load(
+    GPUSTACK, "Qwen/Qwen3-14B", _H100, Engines(1, 1), None, "", 2000, 100, 500, math.inf,
+    (49_138.28, 94_614.51), (231.62, 236.67), 642.06,
+)  # fmt: skip
+_AT_ONCE: Final = (
+    _14B,
+    replace(_14B, prompt=4000, answer=200, ttft=(110_734.54, 219_749.74), tpot=(139.68, 161.93), gap=656.79),
+    replace(_14B, product=_A100, ttft=(86_575.09, 170_607.65), tpot=(334.17, 334.55), gap=338.95),
+    replace(
+        _14B, product=_A100, prompt=4000, answer=200, ttft=(196_621.85, 396_056.32), tpot=(272.93, 283.50), gap=377.42
+    ),
+)  # fmt: skip
+
+_ALONE: Final = Load(
+    MOONCAKE, "Qwen/Qwen3-8B", _H800, Engines(1, 8), Engines(1, 8), "rdma=142.25GB/s", 512, 128, 50, 0.0,
+    (59.91, None), (None, None), None,
+)  # fmt: skip
+_ONE_BY_ONE: Final = (
+    _ALONE,
+    replace(_ALONE, prompt=2048, ttft=(85.31, None)),
+    replace(_ALONE, prompt=8192, ttft=(212.05, None)),
+    replace(_ALONE, prompt=32_768, ttft=(749.62, None)),
+)
+
+LOADS: Final = _ON_ANYSCALE + _ON_4090S + _AT_ONCE + _ONE_BY_ONE
