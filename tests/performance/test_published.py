@@ -1,0 +1,30 @@
+"""Loads that others published, against the predictions and the page."""
+
+import math
+
+import pytest
+
+from benchmarks.advise.beside_published import lines
+from benchmarks.advise.published import LOADS, Load
+from benchmarks.advise.published_predicted import built_of
+from pdinference.performance.calibration import Source
+from tests.conftest import REPOSITORY
+
+
+def test_the_page_has_what_is_predicted_for_published_loads() -> None:
+    """A change of the model shows in the page, where the published times stand beside it."""
+    page = (REPOSITORY / "docs/advise.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines() if line and line not in page] == []
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: f"{load.source.name}-{load.prompt}-{load.rate:g}")
+def test_every_published_load_counts_as_extrapolated(load: Load) -> None:
+    assert built_of(load).source is Source.EXTRAPOLATED
+
+
+def test_published_loads_keep_the_rules_of_their_choice() -> None:
+    for load in LOADS:
+        assert load.source.address.startswith("https://")
+        assert load.source.vllm >= "0.11"
+        assert all(math.isfinite(time) and time > 0 for time in load.measured if time is not None)
+        assert load.answer >= 100
