@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from statistics import median
 from typing import Final
 
@@ -11,7 +12,7 @@ from benchmarks.advise.published import LOADS, Load
 from benchmarks.advise.published_predicted import built_of, layout_of, predicted
 from pdinference.advise.verdict import quicker
 
-_METRICS: Final = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
+METRICS: Final = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
 _SHORT: Final = {
     "NVIDIA-H100-80GB-HBM3": "H100",
     "NVIDIA-H800": "H800",
@@ -27,15 +28,31 @@ def main() -> None:
 
 def lines() -> Iterator[str]:
     """The lines of the tables: times, errors, verdicts."""
-    found = {load: predicted(load) for load in LOADS}
-    for table in (_times(found), _errors(found), _verdicts(found)):
+    found = predictions()
+    for table in (_times(found), _errors(), _verdicts(found)):
         yield from table
         yield ""
 
 
+@cache
+def predictions() -> Mapping[Load, Times]:
+    """The prediction of each load."""
+    return {load: predicted(load) for load in LOADS}
+
+
+def errors_by_kind() -> Mapping[str, Mapping[str, list[float]]]:
+    """Relative errors by source, product and split, and by what was measured."""
+    of: dict[str, dict[str, list[float]]] = defaultdict(lambda: {name: [] for name in METRICS})
+    for load, times in predictions().items():
+        for name, mine, real in zip(METRICS, times.flat, load.measured, strict=True):
+            if real is not None:
+                of[_kind(load)][name].append(abs(mine / real - 1))
+    return of
+
+
 def _times(found: Mapping[Load, Times]) -> Iterator[str]:
-    yield f"| source | model, GPUs | engines | load | {' | '.join(_METRICS)} |"
-    yield "| --- | --- | --- | --- " + "| --- " * len(_METRICS) + "|"
+    yield f"| source | model, GPUs | engines | load | {' | '.join(METRICS)} |"
+    yield "| --- | --- | --- | --- " + "| --- " * len(METRICS) + "|"
     for load, times in found.items():
         cells = (
             f"{mine:,.4g} / {real:,.4g} ({mine / real - 1:+.0%})" if real is not None else ""
@@ -45,15 +62,10 @@ def _times(found: Mapping[Load, Times]) -> Iterator[str]:
         yield f"| {load.source.name} | {what} | {layout_of(load).title} | {_load(load)} | {' | '.join(cells)} |"
 
 
-def _errors(found: Mapping[Load, Times]) -> Iterator[str]:
-    of: dict[str, dict[str, list[float]]] = defaultdict(lambda: {name: [] for name in _METRICS})
-    for load, times in found.items():
-        for name, mine, real in zip(_METRICS, times.flat, load.measured, strict=True):
-            if real is not None:
-                of[_kind(load)][name].append(abs(mine / real - 1))
-    yield f"| median / largest error | {' | '.join(_METRICS)} |"
-    yield "| --- " + "| --- " * len(_METRICS) + "|"
-    for kind, errors in of.items():
+def _errors() -> Iterator[str]:
+    yield f"| median / largest error | {' | '.join(METRICS)} |"
+    yield "| --- " + "| --- " * len(METRICS) + "|"
+    for kind, errors in errors_by_kind().items():
         cells = (f"{median(some):.0%} / {max(some):.0%}" if some else "" for some in errors.values())
         yield f"| {kind} | {' | '.join(cells)} |"
 
