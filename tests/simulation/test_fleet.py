@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from statistics import median
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.advise.measured import FOURTH, LOADS, THIRD, Load
 from benchmarks.advise.predicted import predicted
+from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.transfer import TCP, Way
 from pdinference.simulation.api_servers import ApiServers
@@ -48,9 +50,10 @@ def test_no_request_is_lost_and_all_room_is_given_back(arrivals: list[Arrival], 
         assert moved == sum(one.prompt for one in arrivals) * arrangement.split.token_bytes
 
 
-@given(ARRIVALS)
-def test_the_same_load_gives_the_same_times(arrivals: list[Arrival]) -> None:
-    first, second = (simulate(_split(1, 2), arrivals, until=4).outcome for _ in range(2))
+@given(ARRIVALS, st.sampled_from(get_args(RouterPolicy)))
+def test_the_same_load_gives_the_same_times(arrivals: list[Arrival], policy: str) -> None:
+    arrangement = replace(_split(2, 2), policy=policy)
+    first, second = (simulate(arrangement, arrivals, until=4).outcome for _ in range(2))
     assert first.ttft == second.ttft
     assert first.tpot == second.tpot
 

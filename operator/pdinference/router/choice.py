@@ -29,6 +29,7 @@ class RequestView(Protocol):
 Choose = Callable[[Sequence[Pod], RequestView], Pod]
 """Chooses from at least one pod."""
 
+_CHANCE: Final = random.Random()  # noqa: S311 - nothing secret
 _PREFIX_BYTES: Final = 2048
 """Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
 FEW: Final = 32
@@ -49,16 +50,6 @@ def least_requests(pods: Sequence[Pod], _call: RequestView) -> Pod:
     return min(pods, key=lambda pod: (pod.requests, pod.tokens, pod.turn))
 
 
-def at_random(pods: Sequence[Pod], _call: RequestView) -> Pod:
-    """Any pod."""
-    return random.choice(pods)  # noqa: S311 - nothing secret
-
-
-def better_of_two(pods: Sequence[Pod], call: RequestView) -> Pod:
-    """The less loaded one of two random pods."""
-    return least_tokens(random.sample(pods, min(2, len(pods))), call)
-
-
 def by_prefix(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod that has had requests with the same beginning, while its load is near the mean."""
     return _bounded(pods, call, call.body[:_PREFIX_BYTES])
@@ -67,6 +58,28 @@ def by_prefix(pods: Sequence[Pod], call: RequestView) -> Pod:
 def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod of the session. Requests without one go to the least loaded pod."""
     return _affine(pods, call.session.encode())[0] if call.session else least_requests(pods, call)
+
+
+class AtRandom:
+    """Any pod."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def __call__(self, pods: Sequence[Pod], _call: RequestView) -> Pod:
+        """One of them."""
+        return self._chance.choice(pods)
+
+
+class BetterOfTwo:
+    """The less loaded one of two random pods."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def __call__(self, pods: Sequence[Pod], call: RequestView) -> Pod:
+        """One of them."""
+        return least_tokens(self._chance.sample(pods, min(2, len(pods))), call)
 
 
 class RoundRobin:
@@ -118,20 +131,21 @@ def spare(parameter: Sequence[Pod], decode: Sequence[Pod], routers: int) -> Pod 
     return min(fit, key=lambda pod: (pod.requests, pod.turn), default=None)
 
 
-def policies(name: str, *, whole: bool = False) -> Mapping[Role, Choose]:
+def policies(name: str, *, whole: bool = False, chance: random.Random = _CHANCE) -> Mapping[Role, Choose]:
     """The policy for each role, by its name in `spec.router.policy`.
 
     Args:
         name: The name.
         whole: Whether D gets whole requests, so that it is D that has the KV cache of prefixes.
+        chance: Source of random numbers.
     """
     chosen: dict[str, tuple[Choose, Choose]] = {
         "least_loaded": (least_tokens, least_requests),
         "cache_aware": (by_prefix, least_requests),
         "consistent_hash": (by_session, by_session),
         "round_robin": (RoundRobin(), RoundRobin()),
-        "power_of_two": (better_of_two, better_of_two),
-        "random": (at_random, at_random),
+        "power_of_two": (BetterOfTwo(chance), BetterOfTwo(chance)),
+        "random": (AtRandom(chance), AtRandom(chance)),
     }
     parameter, decode = chosen[name]
     return {Role.PARAMETER: parameter, Role.DECODE: by_prefix if whole and parameter is by_prefix else decode}

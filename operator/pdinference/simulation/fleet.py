@@ -33,7 +33,7 @@ class Fleet:
         self.requests: list[Request] = []
         self._chance = random.Random(0)  # noqa: S311 - nothing secret
         self.gaps, self._ignored = Gaps(), Gaps()
-        self._choose: dict[Role, Choose] = dict(policies(arrangement.policy, whole=split is None))
+        self._choose: dict[Role, Choose] = dict(policies(arrangement.policy, whole=split is None, chance=self._chance))
         self.parameter: list[SimulatedPod] = []
         self.decode: list[SimulatedPod] = []
         self._serving: dict[Role, list[SimulatedPod]] = {role: [] for role in ENGINE_ROLES}
