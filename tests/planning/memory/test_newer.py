@@ -10,6 +10,7 @@ from pdinference.planning.memory import Inputs, TensorHeader, UnusableSpecError,
 from pdinference.planning.memory import plan_role as plan_of
 from pdinference.planning.memory.model.config import UnusableConfigError
 from pdinference.planning.memory.moved import moved
+from pdinference.planning.memory.split import split_problems
 from tests.planning.memory import newer_configs as configs
 from tests.planning.memory.configs import LLAMA_8B, Config
 from tests.planning.memory.plans import known, plan, spec
@@ -38,6 +39,15 @@ def test_published_parameter_counts(config: Config, count: int) -> None:
     assert parameters(facts) == pytest.approx(count, rel=1e-6)
 
 
+def test_a_published_index_has_the_bytes_that_are_counted() -> None:
+    # metadata.total_size of model.safetensors.index.json of tencent/Hy3, with the layer for multi-token prediction.
+    whole = model_facts(configs.HY3 | {"num_hidden_layers": 81})
+    prediction = 2 * 4096 * 4096 + 3 * 4096  # eh_proj, enorm, hnorm, final_layernorm
+    assert (
+        2 * (parameters(whole) + prediction) + 2 * 80 * 192 == 597_572_342_272
+    )  # biases of the routers are in float32
+
+
 @pytest.mark.parametrize(
     ("config", "full", "windowed", "state"),
     [
@@ -49,6 +59,7 @@ def test_published_parameter_counts(config: Config, count: int) -> None:
         (configs.GRANITE_4_TINY, 4, 0, 36),
         (configs.NEMOTRON_3_NANO, 6, 0, 23),
         (configs.DEEPSEEK_V3_2, 61, 0, 0),
+        (configs.LAGUNA_XS, 10, 30, 0),
         (LLAMA_8B, 32, 0, 0),
     ],
 )
@@ -155,6 +166,37 @@ def test_gemma_4_keeps_longer_blocks_where_heads_are_smaller() -> None:
     groups = kv.groups_of(made.facts, made.settings)
     assert {(group.cache.window, group.cache.block) for group in groups} == {(128, 32), (None, 16)}
     assert sorted(len(group.layers) for group in groups) == [1] * 8
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"layer_group_size": 8},
+        {"interleaved_sliding_window": [2048, None]},
+        {"block_configs": [{"attention": {"n_heads_in_group": 8}}]},
+        {"loop_num": 2},
+        {"v_head_dim": 64},
+        {"hybrid_layer_pattern": [0, 1]},
+    ],
+    ids=lambda members: next(iter(members)),
+)
+def test_a_cache_of_another_kind_is_unknown(members: Config) -> None:
+    made = plan(LLAMA_8B | {"model_type": "other"} | members)
+    assert made.stage.kv_bytes_per_token.value is None
+    assert made.tokens.value is None
+    assert "Start vLLM once" in made.stage.kv_bytes_per_token.note
+
+
+@pytest.mark.parametrize(("ranks", "fits"), [(8, True), (16, True), (32, False)])
+def test_ranks_divide_the_heads_of_each_layer(ranks: int, fits: bool) -> None:
+    problems = list(split_problems(spec(parallelism={"tensor": ranks}), Role.DECODE, model_facts(configs.LAGUNA_XS)))
+    assert bool(problems) is not fits
+    assert all("48 or 64 attention heads" in problem.message for problem in problems)
+
+
+def test_heads_listed_for_fewer_layers_are_an_error() -> None:
+    with pytest.raises(UnusableConfigError, match="3 entries for 40"):
+        model_facts(configs.LAGUNA_XS | {"num_attention_heads_per_layer": [48, 64, 64]})
 
 
 def test_sparse_attention_in_fp8_is_unknown() -> None:

@@ -9,9 +9,16 @@ import pytest
 from pdinference.planning.memory import kv, model_facts
 from tests.planning.memory.configs import LLAMA_1B, Config
 from tests.planning.memory.model.families import MEMBERS, NOT_IN_TRANSFORMERS
-from tests.planning.memory.model.vllm_classes import Allocated, Kept, allocated, kept, one_process
+from tests.planning.memory.model.vllm_classes import (
+    Allocated,
+    Kept,
+    allocated,
+    allocated_bytes,
+    kept,
+    one_process,
+)
 from tests.planning.memory.plans import plan
-from tests.planning.memory.sizes import elements
+from tests.planning.memory.sizes import breakdown, elements
 from tests.planning.memory.small import small_config
 
 pytestmark = pytest.mark.vllm
@@ -105,13 +112,17 @@ ON_ALL_STAGES = {
 }
 """Types that are not that old, whose classes allocate embedding and head on each stage all the same."""
 NEWER = {
+    "afmoe": "AfmoeForCausalLM",
     "exaone_moe": "ExaoneMoeForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
     "gemma4_text": "Gemma4ForCausalLM",
+    "gemma4_unified_text": "Gemma4ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
     "granitemoeshared": "GraniteMoeSharedForCausalLM",
+    "hy_v3": "HYV3ForCausalLM",
     "jamba": "JambaForCausalLM",
+    "laguna": "LagunaForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "lfm2_moe": "Lfm2MoeForCausalLM",
     "llama4_text": "Llama4ForCausalLM",
@@ -124,6 +135,22 @@ LATENT = {
     "glm_moe_dsa": "GlmMoeDsaForCausalLM",
 }
 """Types with MLA, and with an index for sparse attention."""
+IN_BYTES = (
+    NEWER
+    | ON_ALL_STAGES
+    | {
+        "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+        "glm4_moe": "Glm4MoeForCausalLM",
+        "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+        "minimax_m2": "MiniMaxM2ForCausalLM",
+    }
+)
+"""Types whose routers or states may have another type than the model."""
+IN_FILES: dict[str, Config] = {
+    "glm4_moe": {"head_dim": 16, "attention_bias": True},
+    "minimax_m2": {"rotary_dim": 8, "scoring_func": "sigmoid", "use_routing_bias": True},
+}
+"""Members that published files have, and the classes of transformers do not."""
 RANKS = [(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 2, 0), (1, 2, 1)]
 """Tensor-parallel size, stages, and the stage that is looked at."""
 
@@ -171,7 +198,7 @@ def test_a_type_that_is_gone_has_its_likes_tensors(
 @pytest.mark.parametrize(
     ("model_type", "ranks"),
     # Layers of Gemma 4 that share a KV cache are in one stage.
-    [(each, ranks) for each in NEWER for ranks in RANKS if each != "gemma4_text" or ranks[1] == 1],
+    [(each, ranks) for each in NEWER for ranks in RANKS if "gemma4" not in each or ranks[1] == 1],
     ids=str,
 )
 def test_a_rank_of_a_newer_type_holds_what_vllms_class_allocates(
@@ -208,6 +235,16 @@ def test_a_rank_with_latent_attention_holds_what_vllms_class_allocates(
     cache, facts = kept(tmp_path, config, tensor=tensor), model_facts(config)
     in_blocks = settings.block_size * kv.token_bytes(facts, settings, 0)
     assert (in_blocks, sum(cache.groups)) == (cache.block_bytes, 4 + len(facts.indexer.layers if facts.indexer else ()))
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("model_type", IN_BYTES)
+def test_a_rank_holds_as_many_bytes_as_vllms_class(model_type: str, tensor: int, tmp_path: Path) -> None:
+    config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | IN_FILES.get(model_type, {})
+    made = plan(config)
+    counted = breakdown(made.facts, replace(made.settings, tensor=tensor, dtype_bytes=2), 0).total()
+    named = config | {"architectures": [IN_BYTES[model_type]]}
+    assert counted == allocated_bytes(tmp_path, named, tensor=tensor)
 
 
 @pytest.mark.parametrize("tensor", [1, 2])

@@ -61,6 +61,16 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     )
 
 
+def allocated_bytes(folder: Path, config: Config, *, tensor: int = 1) -> int:
+    """Bytes of the parameters of one rank, of a model in bfloat16; some classes have parameters in float32."""
+    from torch import bfloat16  # noqa: PLC0415 - only where vLLM is installed
+    from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: PLC0415
+
+    with set_default_torch_dtype(bfloat16):
+        _, model = _made(folder, config, tensor)
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
 def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
     """How vLLM on CPU divides the KV cache of a class that it chooses for a config.json."""
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: PLC0415

@@ -5,8 +5,8 @@ from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, Unus
 from pdinference.planning.memory.model.shape import MoE
 
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-_PER_TOKEN = ("num_experts_per_tok", "moe_k", "top_k_experts")
-_WIDTH = ("moe_intermediate_size", "expert_intermediate_size")
+_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts")
+_WIDTH = ("expert_hidden_dim", "moe_intermediate_size", "expert_intermediate_size")
 _SHARED = ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts")
 _SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size")
 _STEP = (
@@ -44,6 +44,7 @@ def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int
         shared_intermediate=_shared_width(text, width),
         gated_sharing=traits.gated_sharing,
         correction_bias=_corrects(traits, text),
+        router_float32=traits.router_float32,
         biases=traits.expert_bias,
         latent=text.optional("moe_latent_size"),
         beside_dense=traits.beside_experts,

@@ -1,6 +1,7 @@
 """Reads a model's `config.json` into one form for all architectures."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Flag, Traits
 from pdinference.planning.memory.model.config import (
@@ -94,6 +95,7 @@ def model_facts(config: Config) -> ModelFacts:
         norms_per_layer=_norms(traits, text),
         norm_elements=hidden * (2 if traits.norm_bias else 1),
         qk_norm_elements=_qk_norm_elements(traits, values, heads + kv_heads, head_dim),
+        qk_norm_shared=traits.qk_norm == "rank",
         position_elements=_positions(traits, text) * hidden,
         windows=windows_of(traits, text, layers, mixers.attention),
         chunked=traits.chunked,
@@ -103,6 +105,8 @@ def model_facts(config: Config) -> ModelFacts:
         own_kv=max(0, layers - sharing),
         wide_mlp=bool(sharing and values.get("use_double_wide_mlp")),
         output_gate=_is_set(values, traits.output_gate),
+        layer_heads=_layer_heads(text, layers, heads),
+        separate_gate=_separate_gate(traits, values),
         sinks=traits.sinks,
         state=mixers.state,
         state_dtype=values.get("mamba_ssm_dtype") or values.get("mamba_ssm_cache_dtype") or traits.state_dtype,
@@ -121,7 +125,8 @@ def model_facts(config: Config) -> ModelFacts:
         else None,
         recurrent=recurrent,
         other_state=(recurrent and mixers.state is None)
-        or (not traits.indexed and any(part.get(key) for key in OTHER_CACHES)),
+        or (not traits.indexed and any(part.get(key) for key in OTHER_CACHES))
+        or _has_other_values(text, head_dim),
         tensors_known=model_type in ARCHITECTURES
         and not any(values.get(member) for member in traits.unless)
         and all(values.get(member) for member in traits.only_with)
@@ -142,6 +147,12 @@ def _is_recurrent(model_type: str, part: Config, values: Config) -> bool:
     return any(part.get(key) for key in RECURRENT_STATE) or not RECURRENT_LAYERS.isdisjoint(
         values.get("layer_types") or ()
     )
+
+
+def _has_other_values(text: Checked, head_dim: int) -> bool:
+    """Whether values have another size than keys, as in MiMo-V2; with latent attention that changes nothing."""
+    values = text.optional("v_head_dim")
+    return text.values.get("kv_lora_rank") is None and values is not None and values != head_dim
 
 
 def _keeps_something(mixers: Mixers, first_sharing: int) -> bool:
@@ -200,6 +211,24 @@ def _is_set(values: Config, flag: Flag) -> bool:
     return any(values.get(member) for member in ((flag,) if isinstance(flag, str) else flag))
 
 
+def _layer_heads(text: Checked, layers: int, heads: int) -> tuple[int, ...]:
+    """The attention heads of each layer; empty where all have the same number."""
+    listed = text.values.get("num_attention_heads_per_layer") or ()
+    if listed and len(listed) < layers:
+        raise UnusableConfigError(f"num_attention_heads_per_layer has {len(listed)} entries for {layers} layers.")
+    return () if set(listed[:layers]) <= {heads} else tuple(listed[:layers])
+
+
+def _separate_gate(traits: Traits, values: Config) -> Literal["", "element", "head"]:
+    """Source: `LagunaAttention.__init__` in vllm/model_executor/models/laguna.py."""
+    if traits.separate_gate != "gating":
+        return traits.separate_gate
+    gating = values.get("gating")
+    if not gating:
+        return ""
+    return "head" if gating in (True, "per-head") else "element"
+
+
 def _width(traits: Traits, text: Checked, hidden: int) -> int:
     """Width of the feed-forward part of a layer without experts."""
     own = (traits.dense_width,) if traits.dense_width else ()
@@ -247,7 +276,7 @@ def _indexer(text: Checked, layers: int) -> Indexer:
 def _qk_norm_elements(traits: Traits, values: Config, heads: int, head_dim: int) -> int:
     if not traits.qk_norm or (traits.qk_norm_switch and not values.get(traits.qk_norm_switch)):
         return 0
-    return (heads if traits.qk_norm == "all" else 2) * head_dim
+    return (2 if traits.qk_norm == "head" else heads) * head_dim
 
 
 def _positions(traits: Traits, text: Checked) -> int:

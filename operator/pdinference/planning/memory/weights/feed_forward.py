@@ -45,7 +45,8 @@ def _mlp(facts: ModelFacts, settings: Settings, layer: int, part: str, width: in
 
 def _experts(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Iterator[Tensor]:
     """Router, routed experts and shared experts."""
-    yield plain(settings, "experts", moe.experts * facts.hidden + (moe.experts if moe.biases else 0))
+    router = moe.experts * facts.hidden + (moe.experts if moe.biases else 0)
+    yield Tensor("experts", (router * (4 if moe.router_float32 else settings.dtype_bytes),))
     if moe.correction_bias:
         yield Tensor("experts", (moe.experts * 4,))
     if moe.beside_dense:
