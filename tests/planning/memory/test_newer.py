@@ -187,6 +187,22 @@ def test_a_cache_of_another_kind_is_unknown(members: Config) -> None:
     assert "Start vLLM once" in made.stage.kv_bytes_per_token.note
 
 
+@pytest.mark.parametrize(
+    ("members", "is_known"),
+    [
+        ({"num_experts_per_token": 8}, True),  # Kimi Linear
+        ({"moe_topk": 8}, True),  # Hunyuan
+        ({"moe_topk": [8] * 32}, False),
+        ({"experts_a_token": 8}, True),
+    ],
+    ids=str,
+)
+def test_an_unknown_type_with_other_names_for_its_experts_is_planned(members: Config, is_known: bool) -> None:
+    made = plan(LLAMA_8B | {"model_type": "other", "num_experts": 896} | members)
+    assert made.stage.weights.value is None
+    assert made.stage.kv_bytes_per_token.known == is_known
+
+
 @pytest.mark.parametrize(("ranks", "fits"), [(8, True), (16, True), (32, False)])
 def test_ranks_divide_the_heads_of_each_layer(ranks: int, fits: bool) -> None:
     problems = list(split_problems(spec(parallelism={"tensor": ranks}), Role.DECODE, model_facts(configs.LAGUNA_XS)))

@@ -1,6 +1,6 @@
 """Reads the experts of a model from its `config.json`."""
 
-from pdinference.planning.memory.model.architectures import Traits
+from pdinference.planning.memory.model.architectures import UNKNOWN, Traits
 from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, UnusableConfigError
 from pdinference.planning.memory.model.shape import MoE
 
@@ -12,12 +12,12 @@ _SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size")
 _STEP = (
     "decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "interleave_moe_layer_step", "expert_layer_period",
 )  # fmt: skip
-_MOST_EXPERTS = 65536
-"""In all layers together; far beyond any model."""
+_MOST_EXPERTS = 2**18
+"""In all layers together; Kimi K3 has 896 in each of some 90."""
 
 
 def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int] | None) -> MoE | None:
-    """The experts; None where the model has none.
+    """The experts; None where the model has none, or an unknown architecture has other names for its numbers.
 
     Args:
         traits: Of the architecture.
@@ -35,6 +35,8 @@ def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int
         raise UnusableConfigError(
             f"config.json has {experts} experts in each of {layers} layers: no model has so many."
         )
+    if traits is UNKNOWN and not (text.optional(*_PER_TOKEN) and text.optional(*_WIDTH, *INTERMEDIATE)):
+        return None
     width = text.optional(*_WIDTH) or text.number(*INTERMEDIATE)
     return MoE(
         experts=experts,
