@@ -14,6 +14,7 @@ from tests.planning.memory.model.vllm_classes import (
     Kept,
     allocated,
     allocated_bytes,
+    fp8_kernels,
     kept,
     one_process,
 )
@@ -245,6 +246,21 @@ def test_a_rank_holds_as_many_bytes_as_vllms_class(model_type: str, tensor: int,
     counted = breakdown(made.facts, replace(made.settings, tensor=tensor, dtype_bytes=2), 0).total()
     named = config | {"architectures": [IN_BYTES[model_type]]}
     assert counted == allocated_bytes(tmp_path, named, tensor=tensor)
+
+
+@pytest.mark.parametrize(("width", "tensor"), [(256, 1), (256, 2), (192, 2), (384, 2)])
+def test_experts_in_fp8_have_smaller_blocks_where_ranks_split_these(width: int, tensor: int, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 256, "head_dim": 128, "moe_intermediate_size": width}
+    quantised = {
+        "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+        "modules_to_not_convert": [f"model.layers.{layer}.mlp.gate" for layer in range(4)],
+    }  # fmt: skip
+    config = small_config("qwen3_moe", sizes).to_dict() | {"quantization_config": quantised}
+    made = plan(config)
+    counted = breakdown(made.facts, replace(made.settings, tensor=tensor), 0)["experts"]
+    named = config | {"architectures": ["Qwen3MoeForCausalLM"]}
+    with fp8_kernels():
+        assert counted == allocated_bytes(tmp_path, named, tensor=tensor, part=".mlp.")
 
 
 @pytest.mark.parametrize("tensor", [1, 2])

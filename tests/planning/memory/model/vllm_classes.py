@@ -61,14 +61,22 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     )
 
 
-def allocated_bytes(folder: Path, config: Config, *, tensor: int = 1) -> int:
-    """Bytes of the parameters of one rank, of a model in bfloat16; some classes have parameters in float32."""
+def allocated_bytes(folder: Path, config: Config, *, tensor: int = 1, part: str = "") -> int:
+    """Bytes of the parameters of one rank, of a model in bfloat16; some classes have parameters in float32.
+
+    Args:
+        folder: For its config.json.
+        config: Its content.
+        tensor: Tensor-parallel size.
+        part: What the names of parameters have to contain.
+    """
     from torch import bfloat16  # noqa: PLC0415 - only where vLLM is installed
     from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: PLC0415
 
     with set_default_torch_dtype(bfloat16):
         _, model = _made(folder, config, tensor)
-    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    named = (parameter for name, parameter in model.named_parameters() if part in name)
+    return sum(parameter.numel() * parameter.element_size() for parameter in named)
 
 
 def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
@@ -133,6 +141,14 @@ def _planned_processor() -> Iterator[None]:
     amx = patch("torch.cpu._is_amx_tile_supported", return_value=True)
     avx_512 = patch("torch.cpu._is_avx512_bf16_supported", return_value=True)
     with amx, avx_512:
+        yield
+
+
+@contextmanager
+def fp8_kernels() -> Iterator[None]:
+    """As if this processor multiplied in FP8; layers ask for that while they are created."""
+    amx = patch("torch.cpu._is_amx_tile_supported", return_value=True)
+    with amx, patch("vllm._custom_ops._supports_cpu_fp8_w8a16", new=True):
         yield
 
 

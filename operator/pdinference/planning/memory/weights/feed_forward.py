@@ -72,7 +72,8 @@ def _routed(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Iter
     if quantization is not None and not any(name in quantization.skipped for name in names):
         padding = settings.expert_padding if quantization.experts_only else NO_PADDING
         matrices = padding.matrices(width, hidden, products)
-        parts = tuple(quantization.linear_parts(*matrix, settings.dtype_bytes) for matrix in matrices)
+        stored = quantization.of_experts(width, hidden)
+        parts = tuple(stored.linear_parts(*matrix, settings.dtype_bytes) for matrix in matrices)
     else:
         parts = ((products * width * hidden * settings.dtype_bytes,), (hidden * width * settings.dtype_bytes,))
     yield from (Tensor("experts", tuple(local * part for part in each)) for each in parts)
