@@ -57,8 +57,8 @@ def _norms(facts: ModelFacts, head_dim: int, *, own: bool) -> int:
 def _latent(facts: ModelFacts, mla: MLA, settings: Settings, layer: int) -> Iterator[Tensor]:
     """MLA's projections; those into the latent space are whole on every rank (models/deepseek_v2.py).
 
-    Quantised checkpoints hold `kv_b_proj` once more in the model's dtype, for decode
-    (`process_weights_after_loading` in vllm/model_executor/layers/attention/mla_attention.py).
+    A quantised `kv_b_proj` is held once more in the model's dtype, for decode (`process_weights_after_loading` in
+    vllm/model_executor/layers/attention/mla_attention.py).
     """
     heads = facts.heads // settings.tensor
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim
@@ -76,8 +76,9 @@ def _latent(facts: ModelFacts, mla: MLA, settings: Settings, layer: int) -> Iter
             yield from _index(facts, facts.indexer, mla.q_lora_rank, settings, layer)
     yield plain(settings, "norm", mla.kv_lora_rank)
     up = heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-    yield linear(settings, _KIND, modules(facts, layer, _KIND, "kv_b_proj"), up, mla.kv_lora_rank)
-    if settings.quantization is not None:
+    raised = linear(settings, _KIND, modules(facts, layer, _KIND, "kv_b_proj"), up, mla.kv_lora_rank)
+    yield raised
+    if raised.is_quantised:
         yield plain(settings, _KIND, up * mla.kv_lora_rank)
     yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj"), facts.hidden, heads * mla.v_head_dim)
 
