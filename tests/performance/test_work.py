@@ -33,6 +33,7 @@ def _work(config: Config) -> Work:
         (newer_configs.LLAMA_4_SCOUT, 17),
         (newer_configs.LAGUNA_XS, 3),
         (newer_configs.HY3, 21),
+        (newer_configs.MIMO_V2_FLASH, 15),
         (newer_configs.NEMOTRON_3_NANO, 3.2),
     ],
 )

@@ -148,4 +148,4 @@ def _pair_flops(facts: ModelFacts, settings: Settings, layer: int) -> float:
     heads = facts.query_heads(layer) / settings.tensor
     if facts.mla is not None:
         return 2 * heads * (facts.mla.qk_head_dim + facts.mla.v_head_dim)
-    return 4 * heads * facts.kv_shape(layer)[1]
+    return 2 * heads * (facts.kv_shape(layer)[1] + facts.value_size(layer))

@@ -139,3 +139,13 @@ HY3: Config = {
     "num_shared_experts": 1, "expert_hidden_dim": 1536, "moe_intermediate_size": 1536, "qk_norm": True,
     "tie_word_embeddings": False, "max_position_embeddings": 262144, "torch_dtype": "bfloat16",
 }  # fmt: skip
+MIMO_V2_FLASH: Config = {
+    "model_type": "mimo_v2_flash", "hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "swa_num_attention_heads": 64, "swa_head_dim": 192,
+    "swa_num_key_value_heads": 8, "swa_v_head_dim": 128, "num_hidden_layers": 48, "vocab_size": 152576,
+    "sliding_window": 128, "hybrid_layer_pattern": [0 if layer in {0, *range(5, 48, 6)} else 1 for layer in range(48)],
+    "moe_layer_freq": [0, *[1] * 47], "add_swa_attention_sink_bias": True, "attention_bias": False,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": None,
+    "topk_method": "noaux_tc", "tie_word_embeddings": False, "max_position_embeddings": 262144,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip

@@ -60,6 +60,7 @@ def test_a_published_index_has_the_bytes_that_are_counted() -> None:
         (configs.NEMOTRON_3_NANO, 6, 0, 23),
         (configs.DEEPSEEK_V3_2, 61, 0, 0),
         (configs.LAGUNA_XS, 10, 30, 0),
+        (configs.MIMO_V2_FLASH, 9, 39, 0),
         (LLAMA_8B, 32, 0, 0),
     ],
 )
@@ -77,6 +78,7 @@ def test_layers_by_kind(config: Config, full: int, windowed: int, state: int) ->
         (configs.QWEN3_6_27B, 16 * 2 * 4 * 256 * 2, 48 * (2 * 3 * 10240 + 4 * 48 * 128 * 128)),
         (configs.GRANITE_4_TINY, 4 * 2 * 4 * 128 * 2, 36 * 2 * (3 * 3328 + 48 * 64 * 128)),
         (configs.NEMOTRON_3_NANO, 6 * 2 * 2 * 128 * 2, 23 * (2 * 3 * 6144 + 4 * 64 * 64 * 128)),
+        (configs.MIMO_V2_FLASH, (9 * 4 + 39 * 8) * (192 + 128) * 2, None),
         (configs.DEEPSEEK_V3_2, 61 * ((512 + 64) * 2 + 128 + 4), None),
     ],
 )
@@ -203,6 +205,15 @@ def test_an_unknown_type_with_other_names_for_its_experts_is_planned(members: Co
     assert made.stage.kv_bytes_per_token.known == is_known
 
 
+@pytest.mark.parametrize(
+    "members", [{"swa_v_head_dim": 192}, {"swa_head_dim": 128}, {"hybrid_layer_pattern": None}], ids=str
+)
+def test_windows_with_values_of_another_size_are_unknown(members: Config) -> None:
+    made = plan(configs.MIMO_V2_FLASH | members)
+    assert made.stage.weights.value is None
+    assert made.stage.kv_bytes_per_token.value is None
+
+
 @pytest.mark.parametrize(("ranks", "fits"), [(8, True), (16, True), (32, False)])
 def test_ranks_divide_the_heads_of_each_layer(ranks: int, fits: bool) -> None:
     problems = list(split_problems(spec(parallelism={"tensor": ranks}), Role.DECODE, model_facts(configs.LAGUNA_XS)))
@@ -210,9 +221,16 @@ def test_ranks_divide_the_heads_of_each_layer(ranks: int, fits: bool) -> None:
     assert all("48 or 64 attention heads" in problem.message for problem in problems)
 
 
-def test_heads_listed_for_fewer_layers_are_an_error() -> None:
-    with pytest.raises(UnusableConfigError, match="3 entries for 40"):
-        model_facts(configs.LAGUNA_XS | {"num_attention_heads_per_layer": [48, 64, 64]})
+@pytest.mark.parametrize(
+    ("config", "members"),
+    [
+        (configs.LAGUNA_XS, {"num_attention_heads_per_layer": [48, 64, 64]}),
+        (configs.MIMO_V2_FLASH, {"hybrid_layer_pattern": [0, 1, 1]}),
+    ],
+)
+def test_a_list_for_fewer_layers_is_an_error(config: Config, members: Config) -> None:
+    with pytest.raises(UnusableConfigError, match="3 entries for 4"):
+        model_facts(config | members)
 
 
 def test_sparse_attention_in_fp8_is_unknown() -> None:

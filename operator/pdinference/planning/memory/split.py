@@ -50,8 +50,8 @@ def _divides(facts: ModelFacts, tensor: int) -> bool:
         facts.state is None or facts.state.divides(tensor)
     ):
         return False
-    fewer, more = sorted((facts.kv_heads, tensor))
-    return facts.mla is not None or more % fewer == 0
+    pairs = (sorted((heads, tensor)) for heads in (facts.kv_heads, facts.full_kv_heads))
+    return facts.mla is not None or all(more % fewer == 0 for fewer, more in pairs)
 
 
 def _either(choices: list[str]) -> str:

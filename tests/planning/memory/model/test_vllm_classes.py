@@ -53,6 +53,15 @@ _LATENT: Config = {
 }  # fmt: skip
 
 
+_MIMO_V2: Config = _LLAMA | _EXPERTS | {
+    "num_key_value_heads": 1, "head_dim": 16, "v_head_dim": 8, "swa_num_attention_heads": 8, "swa_head_dim": 16,
+    "swa_num_key_value_heads": 2, "swa_v_head_dim": 8, "hybrid_layer_pattern": [0, 1, 1, 0],
+    "moe_layer_freq": [0, 1, 1, 1], "sliding_window": 32, "sliding_window_size": 32, "attention_bias": False,
+    "add_swa_attention_sink_bias": True, "n_group": 1, "topk_group": 1, "layernorm_epsilon": 1e-5,
+    "n_shared_experts": None,
+}  # fmt: skip
+
+
 def _without(config: Config, *members: str) -> Config:
     return {key: value for key, value in config.items() if key not in members}
 
@@ -85,6 +94,10 @@ HAS: dict[str, Config] = {
     | {f"bskcn_{number}": [number] for number in (1, 2, 3, 4)},
     "deepseek": _MHA | {"model_type": "deepseek", "architectures": ["DeepseekForCausalLM"]} | _EXPERTS,
     "kimi_k2": _MHA | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]} | _EXPERTS | _LATENT,
+    "mimo_v2": _MIMO_V2
+    | {"model_type": "mimo_v2", "architectures": ["MiMoV2ForCausalLM"], "num_key_value_heads": 2}
+    | {"moe_router_dtype": "bfloat16", "swa_num_attention_heads": 4},
+    "mimo_v2_flash": _MIMO_V2 | {"model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"]},
     "minicpm": _LLAMA
     | {"model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "tie_word_embeddings": True}
     | {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
@@ -267,6 +280,22 @@ def test_experts_in_fp8_have_smaller_blocks_where_ranks_split_these(width: int, 
 @pytest.mark.parametrize("model_type", NEWER)
 def test_the_kv_cache_of_a_newer_type_is_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
     config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | {"architectures": [NEWER[model_type]]}
+    made = plan(
+        config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
+    )
+    settings = replace(made.settings, tensor=tensor)
+    groups = kv.groups_of(made.facts, settings)
+    assert kept(tmp_path, config, tensor=tensor) == Kept(
+        kv.block_bytes(made.facts, settings, 0),
+        kv.blocks_per_request(groups, settings, 256),
+        sorted(len(group.layers) for group in groups),
+    )
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("model_type", ["mimo_v2", "mimo_v2_flash"])
+def test_windows_with_heads_of_their_own_are_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
+    config = HAS[model_type]
     made = plan(
         config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
     )

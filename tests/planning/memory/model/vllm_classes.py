@@ -156,8 +156,8 @@ def _kv_elements(layer: Any) -> int:
     """Keys and values of each KV head; one latent vector where attention is latent; 0 where another layer has them."""
     if getattr(layer, "kv_sharing_target_layer_name", None):
         return 0
-    vectors = 1 if hasattr(layer, "kv_lora_rank") else 2
-    return int(vectors * layer.num_kv_heads * layer.head_size)
+    values = 0 if hasattr(layer, "kv_lora_rank") else layer.head_size_v
+    return int(layer.num_kv_heads * (layer.head_size + values))
 
 
 def _make_known(model_type: str) -> None:

@@ -55,6 +55,7 @@ class Traits:
         separate_gate: What a gate for the output of attention, in a layer of its own, has a number for: each element
             or each head; or the member of config.json that says.
         sinks: Whether each head has a sink.
+        window_heads: Whether layers with a window have heads of their own (members `swa_*`), and values another size.
         expert_bias: Whether routers and experts have biases.
         dense_width: Member of config.json with the width of layers without experts.
         chunked: Whether `attention_chunk_size` limits attention in all but every n-th layer (Llama 4).
@@ -97,6 +98,7 @@ class Traits:
     output_gate: Flag = False
     separate_gate: Literal["", "element", "gating"] = ""
     sinks: bool = False
+    window_heads: bool = False
     expert_bias: bool = False
     dense_width: str = ""
     chunked: bool = False
@@ -125,6 +127,10 @@ _QWEN3_5 = Traits(
 _QWEN3_5_MOE = Traits(
     state="delta", qk_norm="head", qkv_bias="qkv_bias", output_gate="attn_output_gate", gated_sharing=True,
     on_all_stages=("embedding",), defaults=_DELTA | {"shared_expert_intermediate_size": 512},
+)  # fmt: skip
+_MIMO_V2 = Traits(
+    qkv_bias="attention_bias", correction_bias=True, router_float32=True, window_heads=True,
+    defaults={"max_position_embeddings": 32768},
 )  # fmt: skip
 _QWEN2 = Traits(qkv_bias=True, window_switch=True)
 _QWEN3 = Traits(qk_norm="head", window_switch=True)
@@ -255,6 +261,8 @@ ARCHITECTURES: Mapping[str, Traits] = {
     ),
     "mellum": Traits(qk_norm="head", output_bias="attention_bias"),
     "mimo": Traits(qkv_bias=True),
+    "mimo_v2": _MIMO_V2,
+    "mimo_v2_flash": _MIMO_V2,
     "minicpm": Traits(on_all_stages=_ALL, defaults=_TIED),
     "minimax_m2": Traits(qk_norm="rank", correction_bias=True, router_float32=True),
     "ministral3": Traits(),

@@ -99,7 +99,8 @@ class LanguageModel(StrictModel):
     moe_layer_start_index: Layers = None
     moe_layer_end_index: Layers = None
     moe_layer_interval: Layers = None
-    moe_layer_freq: Layers = None
+    moe_layer_freq: Layers | LayerIndexes = None
+    hybrid_layer_pattern: LayerIndexes = None
     decoder_sparse_step: Layers = None
     first_k_dense_replace: Layers = None
     mlp_only_layers: LayerIndexes = None
@@ -170,6 +171,10 @@ class LanguageModel(StrictModel):
     qk_nope_head_dim: Size = None
     qk_rope_head_dim: Size = None
     v_head_dim: Size = None
+    swa_num_attention_heads: Size = None
+    swa_num_key_value_heads: Size = None
+    swa_head_dim: Size = None
+    swa_v_head_dim: Size = None
     index_head_dim: Size = None
     index_n_heads: Size = None
 
@@ -206,6 +211,7 @@ class LanguageModel(StrictModel):
     moe_topk: Size = None
     moe_k: Size = None
     top_k_experts: Size = None
+    moe_router_dtype: Name = None
     n_shared_experts: Size = None
     num_shared_experts: Size = None
     moe_num_shared_experts: Size = None
@@ -217,6 +223,7 @@ class LanguageModel(StrictModel):
     shared_expert_intermediate_size: Size = None
 
     add_bias_linear: Switch = None
+    add_swa_attention_sink_bias: Switch = None
     add_cross_attention: Switch = None
     add_qkv_bias: Switch = None
     attention_bias: Switch = None

@@ -46,7 +46,7 @@ def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int
         shared_intermediate=_shared_width(text, width),
         gated_sharing=traits.gated_sharing,
         correction_bias=_corrects(traits, text),
-        router_float32=traits.router_float32,
+        router_float32=traits.router_float32 and text.values.get("moe_router_dtype", "float32") == "float32",
         biases=traits.expert_bias,
         latent=text.optional("moe_latent_size"),
         beside_dense=traits.beside_experts,
@@ -68,6 +68,8 @@ def _corrects(traits: Traits, text: Checked) -> bool:
 def _expert_layers(text: Checked, layers: int) -> frozenset[int]:
     if kinds := text.values.get("mlp_layer_types"):
         return frozenset(index for index, kind in enumerate(kinds[:layers]) if kind == "sparse")
+    if isinstance(chosen := text.values.get("moe_layer_freq"), list):
+        return frozenset(index for index, has in enumerate(chosen[:layers]) if has)
     step = text.optional(*_STEP) or 1
     first = text.optional("first_k_dense_replace", "num_dense_layers") or text.optional("moe_layer_start_index") or 0
     last = text.optional("moe_layer_end_index") or layers - 1

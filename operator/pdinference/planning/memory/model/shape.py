@@ -110,6 +110,8 @@ class ModelFacts:
         layer_heads: Attention heads of each layer; empty: all have `heads`.
         separate_gate: What a gate of attention's output, in a layer of its own, has a number for; empty: there is none.
         sinks: Whether each head has a sink.
+        window_sinks: Whether those in layers with a window have one.
+        value_dim: Size of a value; 0: that of a key.
         state: Layers that keep a state of fixed size for each request; None where no layer does, or they are not known.
         state_dtype: Type of what their recurrence accumulates; empty: the model's.
         feed_forward: Indexes of the layers with a feed-forward part.
@@ -157,6 +159,8 @@ class ModelFacts:
     layer_heads: tuple[int, ...]
     separate_gate: Literal["", "element", "head"]
     sinks: bool
+    window_sinks: bool
+    value_dim: int
     state: State | None
     state_dtype: str
     feed_forward: frozenset[int]
@@ -204,6 +208,14 @@ class ModelFacts:
         """KV heads of a layer, and the size of one."""
         full = self.windows[layer] is None
         return (self.full_kv_heads, self.full_head_dim) if full else (self.kv_heads, self.head_dim)
+
+    def has_sinks(self, layer: int) -> bool:
+        """Whether the heads of a layer have sinks."""
+        return self.sinks or (self.window_sinks and self.windows[layer] is not None)
+
+    def value_size(self, layer: int) -> int:
+        """Elements of a value of one head."""
+        return self.value_dim or self.kv_shape(layer)[1]
 
     @property
     def unfit_note(self) -> str:

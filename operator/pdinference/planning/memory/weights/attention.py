@@ -26,12 +26,12 @@ def attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Ten
     kv_heads, head_dim = facts.kv_shape(layer)
     heads = facts.query_heads(layer) // settings.tensor
     own = layer < facts.own_kv
-    keys = 2 * local_kv_heads(kv_heads, settings.tensor) if own else 0
-    outputs = (heads * (2 if facts.output_gate else 1) + keys) * head_dim
+    keys, values = local_kv_heads(kv_heads, settings.tensor) if own else 0, facts.value_size(layer)
+    outputs = heads * (2 if facts.output_gate else 1) * head_dim + keys * (head_dim + values)
     inner = modules(facts, layer, _KIND, "qkv_proj", "q_proj", "k_proj", "v_proj")
     merged = 1 if facts.packed_qkv or not own else 3
     yield linear(settings, _KIND, inner, outputs, facts.hidden, merged=merged)
-    yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj", "out_proj"), facts.hidden, heads * head_dim)
+    yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj", "out_proj"), facts.hidden, heads * values)
     if facts.separate_gate:
         gates = heads * (head_dim if facts.separate_gate == "element" else 1)
         yield linear(settings, _KIND, modules(facts, layer, _KIND, "g_proj", "gate_proj"), gates, facts.hidden)
@@ -39,10 +39,10 @@ def attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Ten
         yield plain(settings, _KIND, outputs)
     if facts.output_bias:
         yield plain(settings, _KIND, facts.hidden)
-    if facts.sinks:
+    if facts.has_sinks(layer):
         yield plain(settings, _KIND, heads)
     if facts.qk_norm_shared:
-        yield plain(settings, "norm", (heads + keys // 2) * head_dim)
+        yield plain(settings, "norm", (heads + keys) * head_dim)
     elif facts.qk_norm_elements:
         yield plain(settings, "norm", _norms(facts, head_dim, own=own))
 
