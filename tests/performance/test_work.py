@@ -49,6 +49,17 @@ def test_layers_with_more_heads_take_more_operations_for_a_pair_of_tokens() -> N
     assert (work.pair_flops, work.window_pair_flops) == (10 * 4 * 48 * 128, 30 * 4 * 64 * 128)
 
 
+@pytest.mark.parametrize(
+    ("config", "reductions"),
+    [(configs.LLAMA_8B, 64), (newer_configs.QWEN3_NEXT_80B, 96), (newer_configs.NEMOTRON_3_NANO, 52)],
+)
+def test_ranks_add_up_after_each_part_of_a_layer(config: Config, reductions: int) -> None:
+    two = plan(config, parallelism={"tensor": 2})
+    work = work_of(two.facts, two.settings)
+    assert (work.reductions, work.reduced_bytes) == (reductions, reductions * two.facts.hidden * 2)
+    assert _work(config).reductions == 0
+
+
 def test_experts_in_a_latent_space_take_fewer_operations() -> None:
     whole, latent = (
         _work(newer_configs.NEMOTRON_3_NANO),

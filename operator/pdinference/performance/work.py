@@ -87,6 +87,7 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
     dense, routed = _split(facts, tensors)
     moe = facts.moe
     readers = replace(facts, own_kv=facts.layers)  # layers without a KV cache of their own read that of an earlier one
+    reductions = _reductions(facts) if settings.tensor > 1 else 0
     full = [layer for layer in facts.attention if facts.windows[layer] is None]
     windowed = facts.attention.difference(full)
     return Work(
@@ -106,14 +107,20 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
         kv8=settings.kv_bytes == 1,
         window=max((window for window in facts.windows if window is not None), default=0),
         low_precision=settings.quantization is not None and settings.quantization.method in _FP8_METHODS,
-        reduced_bytes=2 * facts.hidden * settings.dtype_bytes * facts.layers if settings.tensor > 1 else 0,
-        reductions=2 * facts.layers if settings.tensor > 1 else 0,
+        reduced_bytes=reductions * facts.hidden * settings.dtype_bytes,
+        reductions=reductions,
         ranks=settings.tensor,
     )
 
 
 _FP8_METHODS = {"fp8", "modelopt", "fbgemm_fp8", "mxfp8"}
 """Methods whose kernels multiply in FP8. Four-bit weights are brought to 16 bits first."""
+
+
+def _reductions(facts: ModelFacts) -> int:
+    """How many times in a step ranks add up: after attention or a state, and after a feed-forward part."""
+    states = facts.state.layers if facts.state else frozenset()
+    return len(facts.attention | states) + len(facts.feed_forward)
 
 
 def _split(facts: ModelFacts, tensors: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
