@@ -1,6 +1,6 @@
 """What a step of a model has to compute and to read on one device, counted from its shape."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pdinference.planning.memory import kv
@@ -86,6 +86,8 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
     head = facts.vocab * facts.hidden / settings.tensor
     dense, routed = _split(facts, tensors)
     moe = facts.moe
+    readers = replace(facts, own_kv=facts.layers)  # layers without a KV cache of their own read that of an earlier one
+    reductions = _reductions(facts) if settings.tensor > 1 else 0
     full = [layer for layer in facts.attention if facts.windows[layer] is None]
     windowed = facts.attention.difference(full)
     return Work(
@@ -99,20 +101,26 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
         expert_bytes=sum(tensor.size for tensor in routed),
         experts=moe.experts if moe else 0,
         experts_per_token=moe.per_token if moe else 0,
-        kv_bytes=sum(kv.layer_token_bytes(facts, settings, layer) for layer in full),
-        window_kv_bytes=sum(kv.layer_token_bytes(facts, settings, layer) for layer in windowed),
+        kv_bytes=sum(kv.layer_token_bytes(readers, settings, layer) for layer in full),
+        window_kv_bytes=sum(kv.layer_token_bytes(readers, settings, layer) for layer in windowed),
         state_bytes=kv.request_bytes(facts, settings, 0),
         kv8=settings.kv_bytes == 1,
         window=max((window for window in facts.windows if window is not None), default=0),
         low_precision=settings.quantization is not None and settings.quantization.method in _FP8_METHODS,
-        reduced_bytes=2 * facts.hidden * settings.dtype_bytes * facts.layers if settings.tensor > 1 else 0,
-        reductions=2 * facts.layers if settings.tensor > 1 else 0,
+        reduced_bytes=reductions * facts.hidden * settings.dtype_bytes,
+        reductions=reductions,
         ranks=settings.tensor,
     )
 
 
 _FP8_METHODS = {"fp8", "modelopt", "fbgemm_fp8", "mxfp8"}
 """Methods whose kernels multiply in FP8. Four-bit weights are brought to 16 bits first."""
+
+
+def _reductions(facts: ModelFacts) -> int:
+    """How many times in a step ranks add up: after attention or a state, and after a feed-forward part."""
+    states = facts.state.layers if facts.state else frozenset()
+    return len(facts.attention | states) + len(facts.feed_forward)
 
 
 def _split(facts: ModelFacts, tensors: tuple[Tensor, ...]) -> tuple[list[Tensor], list[Tensor]]:
@@ -139,11 +147,12 @@ def _expert_flops(facts: ModelFacts, settings: Settings) -> float:
     if moe is None:
         return 0.0
     products = 3 if facts.gated_mlp else 2
-    return 2 * products * moe.per_token * moe.intermediate * facts.hidden * len(moe.layers) / settings.tensor
+    hidden = moe.latent or facts.hidden
+    return 2 * products * moe.per_token * moe.intermediate * hidden * len(moe.layers) / settings.tensor
 
 
 def _pair_flops(facts: ModelFacts, settings: Settings, layer: int) -> float:
-    heads = facts.heads / settings.tensor
+    heads = facts.query_heads(layer) / settings.tensor
     if facts.mla is not None:
         return 2 * heads * (facts.mla.qk_head_dim + facts.mla.v_head_dim)
-    return 4 * heads * facts.kv_shape(layer)[1]
+    return 2 * heads * (facts.kv_shape(layer)[1] + facts.value_size(layer))

@@ -121,3 +121,31 @@ NEMOTRON_3_NANO: Config = {
 DEEPSEEK_V3_2: Config = DEEPSEEK_V3 | {
     "model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048,
 }  # fmt: skip
+
+_LAGUNA_FULL = [layer % 4 == 0 for layer in range(40)]
+LAGUNA_XS: Config = {
+    "model_type": "laguna", "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 48,
+    "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 40, "vocab_size": 100352, "sliding_window": 512,
+    "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    "gating": "per-head", "tie_word_embeddings": False, "max_position_embeddings": 262144,
+    "layer_types": ["full_attention" if full else "sliding_attention" for full in _LAGUNA_FULL],
+    "num_attention_heads_per_layer": [48 if full else 64 for full in _LAGUNA_FULL],
+    "mlp_layer_types": ["dense", *["sparse"] * 39],
+}  # fmt: skip
+HY3: Config = {
+    "model_type": "hy_v3", "hidden_size": 4096, "intermediate_size": 13312, "num_attention_heads": 64,
+    "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 80, "num_nextn_predict_layers": 1,
+    "vocab_size": 120832, "first_k_dense_replace": 1, "num_experts": 192, "num_experts_per_tok": 8,
+    "num_shared_experts": 1, "expert_hidden_dim": 1536, "moe_intermediate_size": 1536, "qk_norm": True,
+    "tie_word_embeddings": False, "max_position_embeddings": 262144, "torch_dtype": "bfloat16",
+}  # fmt: skip
+MIMO_V2_FLASH: Config = {
+    "model_type": "mimo_v2_flash", "hidden_size": 4096, "intermediate_size": 16384, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "swa_num_attention_heads": 64, "swa_head_dim": 192,
+    "swa_num_key_value_heads": 8, "swa_v_head_dim": 128, "num_hidden_layers": 48, "vocab_size": 152576,
+    "sliding_window": 128, "hybrid_layer_pattern": [0 if layer in {0, *range(5, 48, 6)} else 1 for layer in range(48)],
+    "moe_layer_freq": [0, *[1] * 47], "add_swa_attention_sink_bias": True, "attention_bias": False,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": None,
+    "topk_method": "noaux_tc", "tie_word_embeddings": False, "max_position_embeddings": 262144,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip

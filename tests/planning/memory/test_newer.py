@@ -10,6 +10,7 @@ from pdinference.planning.memory import Inputs, TensorHeader, UnusableSpecError,
 from pdinference.planning.memory import plan_role as plan_of
 from pdinference.planning.memory.model.config import UnusableConfigError
 from pdinference.planning.memory.moved import moved
+from pdinference.planning.memory.split import split_problems
 from tests.planning.memory import newer_configs as configs
 from tests.planning.memory.configs import LLAMA_8B, Config
 from tests.planning.memory.plans import known, plan, spec
@@ -38,6 +39,15 @@ def test_published_parameter_counts(config: Config, count: int) -> None:
     assert parameters(facts) == pytest.approx(count, rel=1e-6)
 
 
+def test_a_published_index_has_the_bytes_that_are_counted() -> None:
+    # metadata.total_size of model.safetensors.index.json of tencent/Hy3, with the layer for multi-token prediction.
+    whole = model_facts(configs.HY3 | {"num_hidden_layers": 81})
+    prediction = 2 * 4096 * 4096 + 3 * 4096  # eh_proj, enorm, hnorm, final_layernorm
+    assert (
+        2 * (parameters(whole) + prediction) + 2 * 80 * 192 == 597_572_342_272
+    )  # biases of the routers are in float32
+
+
 @pytest.mark.parametrize(
     ("config", "full", "windowed", "state"),
     [
@@ -49,6 +59,8 @@ def test_published_parameter_counts(config: Config, count: int) -> None:
         (configs.GRANITE_4_TINY, 4, 0, 36),
         (configs.NEMOTRON_3_NANO, 6, 0, 23),
         (configs.DEEPSEEK_V3_2, 61, 0, 0),
+        (configs.LAGUNA_XS, 10, 30, 0),
+        (configs.MIMO_V2_FLASH, 9, 39, 0),
         (LLAMA_8B, 32, 0, 0),
     ],
 )
@@ -66,6 +78,7 @@ def test_layers_by_kind(config: Config, full: int, windowed: int, state: int) ->
         (configs.QWEN3_6_27B, 16 * 2 * 4 * 256 * 2, 48 * (2 * 3 * 10240 + 4 * 48 * 128 * 128)),
         (configs.GRANITE_4_TINY, 4 * 2 * 4 * 128 * 2, 36 * 2 * (3 * 3328 + 48 * 64 * 128)),
         (configs.NEMOTRON_3_NANO, 6 * 2 * 2 * 128 * 2, 23 * (2 * 3 * 6144 + 4 * 64 * 64 * 128)),
+        (configs.MIMO_V2_FLASH, (9 * 4 + 39 * 8) * (192 + 128) * 2, None),
         (configs.DEEPSEEK_V3_2, 61 * ((512 + 64) * 2 + 128 + 4), None),
     ],
 )
@@ -155,6 +168,69 @@ def test_gemma_4_keeps_longer_blocks_where_heads_are_smaller() -> None:
     groups = kv.groups_of(made.facts, made.settings)
     assert {(group.cache.window, group.cache.block) for group in groups} == {(128, 32), (None, 16)}
     assert sorted(len(group.layers) for group in groups) == [1] * 8
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"layer_group_size": 8},
+        {"interleaved_sliding_window": [2048, None]},
+        {"block_configs": [{"attention": {"n_heads_in_group": 8}}]},
+        {"loop_num": 2},
+        {"v_head_dim": 64},
+        {"hybrid_layer_pattern": [0, 1]},
+    ],
+    ids=lambda members: next(iter(members)),
+)
+def test_a_cache_of_another_kind_is_unknown(members: Config) -> None:
+    made = plan(LLAMA_8B | {"model_type": "other"} | members)
+    assert made.stage.kv_bytes_per_token.value is None
+    assert made.tokens.value is None
+    assert "Start vLLM once" in made.stage.kv_bytes_per_token.note
+
+
+@pytest.mark.parametrize(
+    ("members", "is_known"),
+    [
+        ({"num_experts_per_token": 8}, True),  # Kimi Linear
+        ({"moe_topk": 8}, True),  # Hunyuan
+        ({"moe_topk": [8] * 32}, False),
+        ({"experts_a_token": 8}, True),
+    ],
+    ids=str,
+)
+def test_an_unknown_type_with_other_names_for_its_experts_is_planned(members: Config, is_known: bool) -> None:
+    made = plan(LLAMA_8B | {"model_type": "other", "num_experts": 896} | members)
+    assert made.stage.weights.value is None
+    assert made.stage.kv_bytes_per_token.known == is_known
+
+
+@pytest.mark.parametrize(
+    "members", [{"swa_v_head_dim": 192}, {"swa_head_dim": 128}, {"hybrid_layer_pattern": None}], ids=str
+)
+def test_windows_with_values_of_another_size_are_unknown(members: Config) -> None:
+    made = plan(configs.MIMO_V2_FLASH | members)
+    assert made.stage.weights.value is None
+    assert made.stage.kv_bytes_per_token.value is None
+
+
+@pytest.mark.parametrize(("ranks", "fits"), [(8, True), (16, True), (32, False)])
+def test_ranks_divide_the_heads_of_each_layer(ranks: int, fits: bool) -> None:
+    problems = list(split_problems(spec(parallelism={"tensor": ranks}), Role.DECODE, model_facts(configs.LAGUNA_XS)))
+    assert bool(problems) is not fits
+    assert all("48 or 64 attention heads" in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("config", "members"),
+    [
+        (configs.LAGUNA_XS, {"num_attention_heads_per_layer": [48, 64, 64]}),
+        (configs.MIMO_V2_FLASH, {"hybrid_layer_pattern": [0, 1, 1]}),
+    ],
+)
+def test_a_list_for_fewer_layers_is_an_error(config: Config, members: Config) -> None:
+    with pytest.raises(UnusableConfigError, match="3 entries for 4"):
+        model_facts(config | members)
 
 
 def test_sparse_attention_in_fp8_is_unknown() -> None:

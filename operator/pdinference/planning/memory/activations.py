@@ -75,12 +75,12 @@ def _layer_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
 
 
 def _attention_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
-    heads = facts.heads // settings.tensor
+    heads = facts.query_heads(layer) // settings.tensor
     if facts.mla is not None:
         # q, the latent brought up to keys and values, and keys put together with their rotary part
         return heads * (3 * facts.mla.qk_head_dim + 2 * facts.mla.v_head_dim)
     kv_heads, head_dim = facts.kv_shape(layer)
-    queries = (3 if facts.output_gate else 2) * heads
+    queries = (3 if facts.output_gate or facts.separate_gate == "element" else 2) * heads
     return (queries + 2 * local_kv_heads(kv_heads, settings.tensor)) * head_dim
 
 

@@ -78,7 +78,7 @@ def layer_token_bytes(facts: ModelFacts, settings: Settings, layer: int) -> int:
         indexed = facts.indexer is not None and layer in facts.indexer.layers
         return latent + (facts.indexer.token_bytes if facts.indexer and indexed else 0)
     kv_heads, head_dim = facts.kv_shape(layer)
-    return local_kv_heads(kv_heads, settings.tensor) * 2 * head_dim * settings.kv_bytes
+    return local_kv_heads(kv_heads, settings.tensor) * (head_dim + facts.value_size(layer)) * settings.kv_bytes
 
 
 def state_bytes(facts: ModelFacts, settings: Settings) -> int:

@@ -42,7 +42,7 @@ def _token_note(facts: ModelFacts, settings: Settings, stage: int) -> str:
         each = f"({facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim}) elements of MLA, whole on every rank,"
     else:
         shapes = sorted({facts.kv_shape(layer) for layer in kept})
-        each = " or ".join(f"2 x {local_kv_heads(h, settings.tensor)} KV heads x {size} elements" for h, size in shapes)
+        each = " or ".join(_elements(facts, local_kv_heads(heads, settings.tensor), size) for heads, size in shapes)
     note = f"{len(kept)} layers x {each} x {settings.kv_bytes} bytes."
     if facts.indexer is not None:
         note += f" {len(facts.indexer.layers)} of {facts.layers} layers have an index for sparse attention as well."
@@ -51,6 +51,13 @@ def _token_note(facts: ModelFacts, settings: Settings, stage: int) -> str:
     if size := kv.request_bytes(facts, settings, stage):
         note += f" {facts.state_layers} of {facts.layers} layers keep a state, {size / MIB:.1f} MiB a request."
     return note
+
+
+def _elements(facts: ModelFacts, kv_heads: int, size: int) -> str:
+    """Elements of a token in a layer, on one rank."""
+    if facts.value_dim:
+        return f"{kv_heads} KV heads x ({size} + {facts.value_dim}) elements"
+    return f"2 x {kv_heads} KV heads x {size} elements"
 
 
 def tokens_note(groups: tuple[kv.Group, ...], settings: Settings) -> str:

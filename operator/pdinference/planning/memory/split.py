@@ -20,7 +20,7 @@ def split_problems(spec: Spec, role: Role, facts: ModelFacts) -> Iterator[Proble
     parallel = spec.of(role).parallelism
     where = f"spec.{role.value}.parallelism"
     if not _divides(facts, parallel.tensor):
-        heads = f"{facts.heads} attention heads"
+        heads = f"{' or '.join(map(str, sorted({*facts.layer_heads} or {facts.heads})))} attention heads"
         if facts.mla is None and facts.kv_heads != facts.heads:
             heads += f" and {facts.kv_heads} KV heads"
         if facts.state is not None and not facts.state.divides(parallel.tensor):
@@ -46,10 +46,12 @@ def tensor_sizes(facts: ModelFacts) -> list[int]:
 
 def _divides(facts: ModelFacts, tensor: int) -> bool:
     """Heads are spread evenly; KV heads too, unless there are fewer than ranks: then each is held by equally many."""
-    if facts.heads % tensor or not (facts.state is None or facts.state.divides(tensor)):
+    if any(heads % tensor for heads in {facts.heads, *facts.layer_heads}) or not (
+        facts.state is None or facts.state.divides(tensor)
+    ):
         return False
-    fewer, more = sorted((facts.kv_heads, tensor))
-    return facts.mla is not None or more % fewer == 0
+    pairs = (sorted((heads, tensor)) for heads in (facts.kv_heads, facts.full_kv_heads))
+    return facts.mla is not None or all(more % fewer == 0 for fewer, more in pairs)
 
 
 def _either(choices: list[str]) -> str:

@@ -39,10 +39,13 @@ SWITCHED: dict[str, dict[str, Any]] = {
     "glm4_moe_lite": {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"]},
     "glm_moe_dsa": {"index_topk_pattern": "FSSF"},
     "granitemoehybrid": {"attention_bias": True, "num_local_experts": 0, "mamba_proj_bias": True},
+    "hy_v3": {"num_shared_experts": 2},
     "jamba": {"expert_layer_period": 3, "expert_layer_offset": 2, "mamba_conv_bias": False},
+    "laguna": {"gating": "per-element", "shared_expert_intermediate_size": 32},
     "lfm2": {"conv_bias": True},
     "lfm2_moe": {"use_expert_bias": False, "num_dense_layers": 2},
     "llama4_text": {"interleave_moe_layer_step": 1},
+    "mellum": {"mlp_layer_types": ["dense", "sparse", "sparse", "dense"]},
     "nemotron_h": {"layers_block_type": ["mamba", "moe", "attention", "moe"], "moe_latent_size": 16},
     "qwen3_next": {"mlp_only_layers": [1], "full_attention_interval": 2},
 }

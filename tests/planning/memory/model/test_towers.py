@@ -24,8 +24,16 @@ _LAYERS: Config = {"num_hidden_layers": 3, "num_attention_heads": 4, "patch_size
 _SIZES: Config = {"hidden_size": 32, "intermediate_size": 48}
 TOWERS: dict[str, tuple[str, Config]] = {
     "gemma3": ("gemma3_text", _LAYERS | _SIZES | {"vision_use_head": False}),
+    "gemma4": (
+        "gemma4_text",
+        _LAYERS | _SIZES | {"num_key_value_heads": 4, "head_dim": 12, "position_embedding_size": 64},
+    ),
     "glm4v": ("glm4v_text", _DEEP | _SIZES | {"out_hidden_size": 64, "image_size": 32}),
     "glm4v_moe": ("glm4v_moe_text", _DEEP | _SIZES | {"out_hidden_size": 64, "image_size": 32}),
+    "kimi_k25": (
+        "deepseek_v3",
+        _LAYERS | _SIZES | {"pos_emb_height": 8, "pos_emb_width": 6, "merge_kernel_size": [2, 1]},
+    ),
     "llama4": (
         "llama4_text",
         _LAYERS
@@ -44,8 +52,10 @@ TOWERS: dict[str, tuple[str, Config]] = {
 
 CLASSES = {
     "gemma3": "Gemma3ForConditionalGeneration",
+    "gemma4": "Gemma4ForConditionalGeneration",
     "glm4v": "Glm4vForConditionalGeneration",
     "glm4v_moe": "Glm4vMoeForConditionalGeneration",
+    "kimi_k25": "KimiK25ForConditionalGeneration",
     "llama4": "Llama4ForConditionalGeneration",
     "mistral3": "Mistral3ForConditionalGeneration",
     "qwen2_vl": "Qwen2VLForConditionalGeneration",
@@ -56,8 +66,11 @@ CLASSES = {
     "qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
 }
 """Their classes in vLLM."""
+WHOLE: dict[str, Config] = {"kimi_k25": {"projection_hidden_size": 32}}
+"""Members of the whole model, by its type; vLLM takes the hidden size of the tower."""
 IN_FILES: dict[str, Config] = {
     "glm4v_text": {"attention_bias": True},
+    "deepseek_v3": {"topk_method": "noaux_tc"},
     "glm4v_moe_text": {"attention_bias": True, "head_dim": 16, "use_qk_norm": False},
     "qwen3_vl_moe_text": {"norm_topk_prob": True},
 }
@@ -69,7 +82,8 @@ def _config(model_type: str) -> Any:
 
     text_type, vision = TOWERS[model_type]
     text = small_config(text_type, MEMBERS.get(text_type, {}) | _TEXT).to_dict() | IN_FILES.get(text_type, {})
-    return AutoConfig.for_model(model_type, text_config=text, vision_config=vision, tie_word_embeddings=False)
+    whole = WHOLE.get(model_type, {})
+    return AutoConfig.for_model(model_type, text_config=text, vision_config=vision, tie_word_embeddings=False, **whole)
 
 
 def _counted(model_type: str) -> tuple[int, Config]:

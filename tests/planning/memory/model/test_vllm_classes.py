@@ -9,9 +9,17 @@ import pytest
 from pdinference.planning.memory import kv, model_facts
 from tests.planning.memory.configs import LLAMA_1B, Config
 from tests.planning.memory.model.families import MEMBERS, NOT_IN_TRANSFORMERS
-from tests.planning.memory.model.vllm_classes import Allocated, Kept, allocated, kept, one_process
+from tests.planning.memory.model.vllm_classes import (
+    Allocated,
+    Kept,
+    allocated,
+    allocated_bytes,
+    fp8_kernels,
+    kept,
+    one_process,
+)
 from tests.planning.memory.plans import plan
-from tests.planning.memory.sizes import elements
+from tests.planning.memory.sizes import breakdown, elements
 from tests.planning.memory.small import small_config
 
 pytestmark = pytest.mark.vllm
@@ -42,6 +50,15 @@ _EXPERTS: Config = {
 _LATENT: Config = {
     "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "routed_scaling_factor": 2.5,
+}  # fmt: skip
+
+
+_MIMO_V2: Config = _LLAMA | _EXPERTS | {
+    "num_key_value_heads": 1, "head_dim": 16, "v_head_dim": 8, "swa_num_attention_heads": 8, "swa_head_dim": 16,
+    "swa_num_key_value_heads": 2, "swa_v_head_dim": 8, "hybrid_layer_pattern": [0, 1, 1, 0],
+    "moe_layer_freq": [0, 1, 1, 1], "sliding_window": 32, "sliding_window_size": 32, "attention_bias": False,
+    "add_swa_attention_sink_bias": True, "n_group": 1, "topk_group": 1, "layernorm_epsilon": 1e-5,
+    "n_shared_experts": None,
 }  # fmt: skip
 
 
@@ -77,6 +94,10 @@ HAS: dict[str, Config] = {
     | {f"bskcn_{number}": [number] for number in (1, 2, 3, 4)},
     "deepseek": _MHA | {"model_type": "deepseek", "architectures": ["DeepseekForCausalLM"]} | _EXPERTS,
     "kimi_k2": _MHA | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]} | _EXPERTS | _LATENT,
+    "mimo_v2": _MIMO_V2
+    | {"model_type": "mimo_v2", "architectures": ["MiMoV2ForCausalLM"], "num_key_value_heads": 2}
+    | {"moe_router_dtype": "bfloat16", "swa_num_attention_heads": 4},
+    "mimo_v2_flash": _MIMO_V2 | {"model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"]},
     "minicpm": _LLAMA
     | {"model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "tie_word_embeddings": True}
     | {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
@@ -105,13 +126,17 @@ ON_ALL_STAGES = {
 }
 """Types that are not that old, whose classes allocate embedding and head on each stage all the same."""
 NEWER = {
+    "afmoe": "AfmoeForCausalLM",
     "exaone_moe": "ExaoneMoeForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
     "gemma4_text": "Gemma4ForCausalLM",
+    "gemma4_unified_text": "Gemma4ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
     "granitemoeshared": "GraniteMoeSharedForCausalLM",
+    "hy_v3": "HYV3ForCausalLM",
     "jamba": "JambaForCausalLM",
+    "laguna": "LagunaForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "lfm2_moe": "Lfm2MoeForCausalLM",
     "llama4_text": "Llama4ForCausalLM",
@@ -124,6 +149,22 @@ LATENT = {
     "glm_moe_dsa": "GlmMoeDsaForCausalLM",
 }
 """Types with MLA, and with an index for sparse attention."""
+IN_BYTES = (
+    NEWER
+    | ON_ALL_STAGES
+    | {
+        "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+        "glm4_moe": "Glm4MoeForCausalLM",
+        "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+        "minimax_m2": "MiniMaxM2ForCausalLM",
+    }
+)
+"""Types whose routers or states may have another type than the model."""
+IN_FILES: dict[str, Config] = {
+    "glm4_moe": {"head_dim": 16, "attention_bias": True},
+    "minimax_m2": {"rotary_dim": 8, "scoring_func": "sigmoid", "use_routing_bias": True},
+}
+"""Members that published files have, and the classes of transformers do not."""
 RANKS = [(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 2, 0), (1, 2, 1)]
 """Tensor-parallel size, stages, and the stage that is looked at."""
 
@@ -171,7 +212,7 @@ def test_a_type_that_is_gone_has_its_likes_tensors(
 @pytest.mark.parametrize(
     ("model_type", "ranks"),
     # Layers of Gemma 4 that share a KV cache are in one stage.
-    [(each, ranks) for each in NEWER for ranks in RANKS if each != "gemma4_text" or ranks[1] == 1],
+    [(each, ranks) for each in NEWER for ranks in RANKS if "gemma4" not in each or ranks[1] == 1],
     ids=str,
 )
 def test_a_rank_of_a_newer_type_holds_what_vllms_class_allocates(
@@ -211,9 +252,50 @@ def test_a_rank_with_latent_attention_holds_what_vllms_class_allocates(
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("model_type", IN_BYTES)
+def test_a_rank_holds_as_many_bytes_as_vllms_class(model_type: str, tensor: int, tmp_path: Path) -> None:
+    config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | IN_FILES.get(model_type, {})
+    made = plan(config)
+    counted = breakdown(made.facts, replace(made.settings, tensor=tensor, dtype_bytes=2), 0).total()
+    named = config | {"architectures": [IN_BYTES[model_type]]}
+    assert counted == allocated_bytes(tmp_path, named, tensor=tensor)
+
+
+@pytest.mark.parametrize(("width", "tensor"), [(256, 1), (256, 2), (192, 2), (384, 2)])
+def test_experts_in_fp8_have_smaller_blocks_where_ranks_split_these(width: int, tensor: int, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 256, "head_dim": 128, "moe_intermediate_size": width}
+    quantised = {
+        "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+        "modules_to_not_convert": [f"model.layers.{layer}.mlp.gate" for layer in range(4)],
+    }  # fmt: skip
+    config = small_config("qwen3_moe", sizes).to_dict() | {"quantization_config": quantised}
+    made = plan(config)
+    counted = breakdown(made.facts, replace(made.settings, tensor=tensor), 0)["experts"]
+    named = config | {"architectures": ["Qwen3MoeForCausalLM"]}
+    with fp8_kernels():
+        assert counted == allocated_bytes(tmp_path, named, tensor=tensor, part=".mlp.")
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("model_type", NEWER)
 def test_the_kv_cache_of_a_newer_type_is_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
     config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | {"architectures": [NEWER[model_type]]}
+    made = plan(
+        config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
+    )
+    settings = replace(made.settings, tensor=tensor)
+    groups = kv.groups_of(made.facts, settings)
+    assert kept(tmp_path, config, tensor=tensor) == Kept(
+        kv.block_bytes(made.facts, settings, 0),
+        kv.blocks_per_request(groups, settings, 256),
+        sorted(len(group.layers) for group in groups),
+    )
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("model_type", ["mimo_v2", "mimo_v2_flash"])
+def test_windows_with_heads_of_their_own_are_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
+    config = HAS[model_type]
     made = plan(
         config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
     )

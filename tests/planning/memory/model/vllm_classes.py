@@ -61,6 +61,24 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     )
 
 
+def allocated_bytes(folder: Path, config: Config, *, tensor: int = 1, part: str = "") -> int:
+    """Bytes of the parameters of one rank, of a model in bfloat16; some classes have parameters in float32.
+
+    Args:
+        folder: For its config.json.
+        config: Its content.
+        tensor: Tensor-parallel size.
+        part: What the names of parameters have to contain.
+    """
+    from torch import bfloat16  # noqa: PLC0415 - only where vLLM is installed
+    from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: PLC0415
+
+    with set_default_torch_dtype(bfloat16):
+        _, model = _made(folder, config, tensor)
+    named = (parameter for name, parameter in model.named_parameters() if part in name)
+    return sum(parameter.numel() * parameter.element_size() for parameter in named)
+
+
 def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
     """How vLLM on CPU divides the KV cache of a class that it chooses for a config.json."""
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: PLC0415
@@ -126,12 +144,20 @@ def _planned_processor() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def fp8_kernels() -> Iterator[None]:
+    """As if this processor multiplied in FP8; layers ask for that while they are created."""
+    amx = patch("torch.cpu._is_amx_tile_supported", return_value=True)
+    with amx, patch("vllm._custom_ops._supports_cpu_fp8_w8a16", new=True):
+        yield
+
+
 def _kv_elements(layer: Any) -> int:
     """Keys and values of each KV head; one latent vector where attention is latent; 0 where another layer has them."""
     if getattr(layer, "kv_sharing_target_layer_name", None):
         return 0
-    vectors = 1 if hasattr(layer, "kv_lora_rank") else 2
-    return int(vectors * layer.num_kv_heads * layer.head_size)
+    values = 0 if hasattr(layer, "kv_lora_rank") else layer.head_size_v
+    return int(layer.num_kv_heads * (layer.head_size + values))
 
 
 def _make_known(model_type: str) -> None:

@@ -176,3 +176,11 @@ def test_an_unknown_quantisation_is_unknown() -> None:
 def test_rounding_of_pytorchs_allocator() -> None:
     tensors = [Tensor("norm", (1000,)), Tensor("norm", (MIB,)), Tensor("mlp", (3 * MIB,)), Tensor("mlp", (259 * MIB,))]
     assert allocator_rounding(tensors) == (MIB - 1000) + 17 * MIB + MIB
+
+
+def test_latent_attention_that_is_not_quantised_has_no_second_copy() -> None:
+    quantised = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    plain = plan(configs.DEEPSEEK_V3 | {"quantization_config": None})
+    skipped = plan(configs.DEEPSEEK_V3 | {"quantization_config": quantised | {"modules_to_not_convert": ["self_attn"]}})
+    attention = [breakdown(made.facts, made.settings, 0)["attention"] for made in (plain, skipped)]
+    assert attention[0] == attention[1]

@@ -5,7 +5,7 @@ Sources: the classes of vllm/model_executor/models and, for what a config.json l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Flag = bool | str | tuple[str, ...]
@@ -35,7 +35,8 @@ class Traits:
             and the first product as well.
         grouped: Member of config.json without which the number of KV heads that it names does not count.
         on_all_stages: What each pipeline stage allocates, used or not: embedding, last norm, head.
-        qk_norm: Whether queries and keys are normalised: over each head, or over all heads together.
+        qk_norm: Whether queries and keys are normalised: over each head, over all heads together, or over those of each
+            rank.
         qk_norm_switch: Member of config.json that turns that on; empty: always on.
         positions: Member of config.json with the number of learned positions, and how many there are beyond it.
         defaults: Defaults of the class for absent members.
@@ -43,6 +44,7 @@ class Traits:
         window_switch: Whether `sliding_window` counts only with `use_sliding_window: true`.
         gated_sharing: Whether a gate weighs the shared expert.
         correction_bias: Whether routers have a float32 bias for each expert.
+        router_float32: Whether routers are in float32, whatever the model's dtype.
         state: What layers that keep a state have in place of attention; empty: every layer attends.
         side_by_side: Whether each layer has both, attention and state.
         one_mixer: Whether each layer is attention, state or feed-forward part alone.
@@ -50,7 +52,10 @@ class Traits:
         state_dtype: Type of what the recurrence accumulates, unless `mamba_ssm_dtype` or `mamba_ssm_cache_dtype` says;
             empty: the model's.
         output_gate: Whether queries have a gate for the output of attention beside them.
+        separate_gate: What a gate for the output of attention, in a layer of its own, has a number for: each element
+            or each head; or the member of config.json that says.
         sinks: Whether each head has a sink.
+        window_heads: Whether layers with a window have heads of their own (members `swa_*`), and values another size.
         expert_bias: Whether routers and experts have biases.
         dense_width: Member of config.json with the width of layers without experts.
         chunked: Whether `attention_chunk_size` limits attention in all but every n-th layer (Llama 4).
@@ -76,7 +81,7 @@ class Traits:
     packed: Literal["", "qkv", "all"] = ""
     grouped: str = ""
     on_all_stages: tuple[StagePart, ...] = ()
-    qk_norm: Literal["", "head", "all"] = ""
+    qk_norm: Literal["", "head", "all", "rank"] = ""
     qk_norm_switch: str = ""
     positions: tuple[str, int] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -84,13 +89,16 @@ class Traits:
     window_switch: bool = False
     gated_sharing: bool = False
     correction_bias: bool = False
+    router_float32: bool = False
     state: Literal["", "convolution", "mamba", "mamba2", "delta"] = ""
     side_by_side: bool = False
     one_mixer: bool = False
     state_norm: str = ""
     state_dtype: str = ""
     output_gate: Flag = False
+    separate_gate: Literal["", "element", "gating"] = ""
     sinks: bool = False
+    window_heads: bool = False
     expert_bias: bool = False
     dense_width: str = ""
     chunked: bool = False
@@ -120,14 +128,30 @@ _QWEN3_5_MOE = Traits(
     state="delta", qk_norm="head", qkv_bias="qkv_bias", output_gate="attn_output_gate", gated_sharing=True,
     on_all_stages=("embedding",), defaults=_DELTA | {"shared_expert_intermediate_size": 512},
 )  # fmt: skip
+_MIMO_V2 = Traits(
+    qkv_bias="attention_bias", correction_bias=True, router_float32=True, window_heads=True,
+    defaults={"max_position_embeddings": 32768},
+)  # fmt: skip
 _QWEN2 = Traits(qkv_bias=True, window_switch=True)
 _QWEN3 = Traits(qk_norm="head", window_switch=True)
 _QWEN3_MOE = Traits(qk_norm="head", window_switch=True, on_all_stages=_ALL, defaults={"decoder_sparse_step": 1})
 _INDEXED = Traits(correction_bias=True, indexed=True)
+_GEMMA4 = Traits(
+    norms=4, qk_norm="head", sliding_every=6, on_all_stages=_ALL, full_heads=True, output_bias="attention_bias",
+    beside_experts=True,
+    defaults=_TIED
+    | {"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "hidden_size_per_layer_input": 256}
+    | {"vocab_size": 262144, "vocab_size_per_layer_input": 262144, "max_position_embeddings": 131072},
+)  # fmt: skip
 _LLAMA_BIAS = ("attention_bias", "bias")
 _LLAMA = Traits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS)
 
 ARCHITECTURES: Mapping[str, Traits] = {
+    "afmoe": Traits(
+        norms=4, qkv_bias=False, mlp_bias=False, qk_norm="head", separate_gate="element", correction_bias=True,
+        router_float32=True, sliding_every=4,
+        defaults={"head_dim": 128, "num_dense_layers": 1, "num_shared_experts": 2, "sliding_window": 1024},
+    ),
     "apertus": Traits(gated=False, qk_norm="head"),
     "aquila": _LLAMA,
     "arcee": Traits(gated=False, output_bias="attention_bias"),
@@ -151,7 +175,7 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "deepseek_v32": _INDEXED,
     "dots1": Traits(qk_norm="head", correction_bias=True),
     "ernie4_5": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", defaults=_TIED),
-    "ernie4_5_moe": Traits(correction_bias=True, defaults=_TIED, unless=("use_bias",)),
+    "ernie4_5_moe": Traits(correction_bias=True, router_float32=True, defaults=_TIED, unless=("use_bias",)),
     "exaone": _LLAMA,
     "exaone4": Traits(qk_norm="head"),
     "exaone_moe": Traits(qk_norm="head", correction_bias=True, sliding_every=4),
@@ -177,18 +201,15 @@ ARCHITECTURES: Mapping[str, Traits] = {
         | {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208}
         | {"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
     ),
-    "gemma4_text": Traits(
-        norms=4, qk_norm="head", sliding_every=6, on_all_stages=_ALL, full_heads=True, output_bias="attention_bias",
-        beside_experts=True,
-        defaults=_TIED
-        | {"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "hidden_size_per_layer_input": 256}
-        | {"vocab_size": 262144, "vocab_size_per_layer_input": 262144, "max_position_embeddings": 131072},
-    ),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": replace(_GEMMA4, defaults={**_GEMMA4.defaults, "hidden_size_per_layer_input": 0}),
     "glm": Traits(defaults={"attention_bias": True}),
     "glm4": Traits(norms=4, defaults={"attention_bias": True}),
-    "glm4_moe": Traits(qk_norm="head", qk_norm_switch="use_qk_norm", correction_bias=True),
-    "glm4_moe_lite": Traits(correction_bias=True, defaults={"first_k_dense_replace": 1}),
-    "glm4v_moe_text": Traits(defaults={"attention_bias": True, "first_k_dense_replace": 1}, correction_bias=True),
+    "glm4_moe": Traits(qk_norm="head", qk_norm_switch="use_qk_norm", correction_bias=True, router_float32=True),
+    "glm4_moe_lite": Traits(correction_bias=True, router_float32=True, defaults={"first_k_dense_replace": 1}),
+    "glm4v_moe_text": Traits(
+        correction_bias=True, router_float32=True, defaults={"attention_bias": True, "first_k_dense_replace": 1},
+    ),
     "glm4v_text": Traits(norms=4, defaults={"attention_bias": True}),
     "glm_moe_dsa": _INDEXED,
     "gpt2": Traits(
@@ -212,6 +233,10 @@ ARCHITECTURES: Mapping[str, Traits] = {
     ),
     "granitemoeshared": Traits(on_all_stages=_ALL),
     "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
+    "hy_v3": Traits(
+        qkv_bias=False, mlp_bias=False, qk_norm="head", qk_norm_switch="qk_norm", correction_bias=True,
+        router_float32=True, on_all_stages=_ALL, defaults={"first_k_dense_replace": 1},
+    ),
     "internlm": _LLAMA,
     "internlm2": Traits(qkv_bias=False, mlp_bias=False, on_all_stages=_ALL),
     "internlm3": Traits(qkv_bias="qkv_bias", output_bias="bias"),
@@ -221,6 +246,11 @@ ARCHITECTURES: Mapping[str, Traits] = {
         | {"mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": True},
     ),
     "kimi_k2": Traits(correction_bias=True),
+    "laguna": Traits(
+        qk_norm="head", output_bias="attention_bias", separate_gate="gating", correction_bias=True,
+        defaults={"head_dim": 128, "gating": True, "shared_expert_intermediate_size": 512, "sliding_window": 512}
+        | {"first_k_dense_replace": 1},
+    ),
     "lfm2": Traits(qkv_bias=False, mlp_bias=False, qk_norm="head", state="convolution", defaults=_TIED),
     "lfm2_moe": Traits(qkv_bias=False, mlp_bias=False, qk_norm="head", state="convolution", defaults=_TIED),
     "llama": _LLAMA,
@@ -229,9 +259,12 @@ ARCHITECTURES: Mapping[str, Traits] = {
         defaults={"head_dim": 128, "n_shared_experts": 1, "interleave_moe_layer_step": 1, "attention_chunk_size": 8192}
         | {"no_rope_layer_interval": 4},
     ),
+    "mellum": Traits(qk_norm="head", output_bias="attention_bias"),
     "mimo": Traits(qkv_bias=True),
+    "mimo_v2": _MIMO_V2,
+    "mimo_v2_flash": _MIMO_V2,
     "minicpm": Traits(on_all_stages=_ALL, defaults=_TIED),
-    "minimax_m2": Traits(qk_norm="all", correction_bias=True),
+    "minimax_m2": Traits(qk_norm="rank", correction_bias=True, router_float32=True),
     "ministral3": Traits(),
     "mistral": Traits(),
     "mixtral": Traits(on_all_stages=_ALL),

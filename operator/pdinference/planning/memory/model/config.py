@@ -25,10 +25,12 @@ RECURRENT_STATE = (
 RECURRENT_LAYERS = frozenset({"conv", "linear_attention", "mamba", "M"})
 """The names of such layers in `layer_types` and `layers_block_type`, and the letter in `hybrid_override_pattern`."""
 OTHER_CACHES = (
-    "attention_other_setting", "compress_ratios", "hybrid_layer_pattern", "index_head_dim", "sparse_attention_config",
-    "swa_head_dim", "zero_expert_num",
+    "attention_other_setting", "block_configs", "compress_ratios", "hybrid_layer_pattern", "index_head_dim",
+    "interleaved_sliding_window", "layer_group_size", "loop_num", "sparse_attention_config", "swa_head_dim",
+    "zero_expert_num",
 )  # fmt: skip
-"""Members of models that keep more than a plain KV cache: an index of sparse attention, or one of other heads."""
+"""Members of models that keep something else than a plain KV cache: an index of sparse attention, layers with other
+heads or windows (DeciLM, PLaMo 3), layers with linear attention (Ling 2.5), or a KV cache for each loop (IQuest)."""
 MORE = ("vision_config", "audio_config")
 STRETCHED = ("rope_scaling", "rope_parameters")
 """Members that indicate more tokens than max_position_embeddings."""
@@ -49,11 +51,15 @@ Switch = bool | None
 Name = Annotated[str, Field(max_length=128)] | None
 _BOUNDED = Field(max_length=MOST_LAYERS, fail_fast=True)
 LayerIndexes = Annotated[list[Annotated[int, Field(ge=0, le=MOST_LAYERS)]], _BOUNDED] | None
+Heads = Annotated[list[Annotated[int, Field(ge=1, le=_MOST)]], _BOUNDED] | None
+"""Of each layer."""
 LayerTypes = Annotated[list[Annotated[str, Field(max_length=64)]], _BOUNDED] | None
 LayerLetters = Annotated[str, Field(max_length=MOST_LAYERS)] | None
 """A letter for each layer."""
 Automatic = Annotated[int, Field(ge=-1, le=_MOST)] | Literal["auto"] | None
 """A number, or `auto` for the one that follows from others."""
+Gating = bool | Annotated[str, Field(max_length=64)] | None
+"""Whether there is a gate, or for what it has a number."""
 Pattern = Annotated[int, Field(ge=0, le=MOST_LAYERS)] | Annotated[str, Field(max_length=64)] | None
 
 
@@ -93,7 +99,8 @@ class LanguageModel(StrictModel):
     moe_layer_start_index: Layers = None
     moe_layer_end_index: Layers = None
     moe_layer_interval: Layers = None
-    moe_layer_freq: Layers = None
+    moe_layer_freq: Layers | LayerIndexes = None
+    hybrid_layer_pattern: LayerIndexes = None
     decoder_sparse_step: Layers = None
     first_k_dense_replace: Layers = None
     mlp_only_layers: LayerIndexes = None
@@ -148,6 +155,7 @@ class LanguageModel(StrictModel):
     num_attention_heads: Size = None
     n_head: Size = None
     n_heads: Size = None
+    num_attention_heads_per_layer: Heads = None
     num_key_value_heads: Size = None
     n_head_kv: Size = None
     num_kv_heads: Size = None
@@ -163,6 +171,10 @@ class LanguageModel(StrictModel):
     qk_nope_head_dim: Size = None
     qk_rope_head_dim: Size = None
     v_head_dim: Size = None
+    swa_num_attention_heads: Size = None
+    swa_num_key_value_heads: Size = None
+    swa_head_dim: Size = None
+    swa_v_head_dim: Size = None
     index_head_dim: Size = None
     index_n_heads: Size = None
 
@@ -195,18 +207,23 @@ class LanguageModel(StrictModel):
     num_experts: Size = None
     moe_num_experts: Size = None
     num_experts_per_tok: Size = None
+    num_experts_per_token: Size = None
+    moe_topk: Size = None
     moe_k: Size = None
     top_k_experts: Size = None
+    moe_router_dtype: Name = None
     n_shared_experts: Size = None
     num_shared_experts: Size = None
     moe_num_shared_experts: Size = None
     moe_latent_size: Size = None
     moe_shared_expert_intermediate_size: Size = None
+    expert_hidden_dim: Size = None
     expert_intermediate_size: Size = None
     moe_intermediate_size: Size = None
     shared_expert_intermediate_size: Size = None
 
     add_bias_linear: Switch = None
+    add_swa_attention_sink_bias: Switch = None
     add_cross_attention: Switch = None
     add_qkv_bias: Switch = None
     attention_bias: Switch = None
@@ -215,6 +232,7 @@ class LanguageModel(StrictModel):
     block_auto_adjust_ff_dim: Switch = None
     conv_bias: Switch = None
     enable_moe_block: Switch = None
+    gating: Gating = None
     mamba_conv_bias: Switch = None
     mamba_proj_bias: Switch = None
     mamba_rms_norm: Switch = None
@@ -231,6 +249,7 @@ class LanguageModel(StrictModel):
     position_encoding_2d: Switch = None
     post_layer_norm: Switch = None
     qk_layernorm: Switch = None
+    qk_norm: Switch = None
     qkv_bias: Switch = None
     rmsnorm: Switch = None
     tie_embedding: Switch = None

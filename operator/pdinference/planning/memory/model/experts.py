@@ -1,23 +1,23 @@
 """Reads the experts of a model from its `config.json`."""
 
-from pdinference.planning.memory.model.architectures import Traits
+from pdinference.planning.memory.model.architectures import UNKNOWN, Traits
 from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, UnusableConfigError
 from pdinference.planning.memory.model.shape import MoE
 
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-_PER_TOKEN = ("num_experts_per_tok", "moe_k", "top_k_experts")
-_WIDTH = ("moe_intermediate_size", "expert_intermediate_size")
+_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts")
+_WIDTH = ("expert_hidden_dim", "moe_intermediate_size", "expert_intermediate_size")
 _SHARED = ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts")
 _SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size")
 _STEP = (
     "decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "interleave_moe_layer_step", "expert_layer_period",
 )  # fmt: skip
-_MOST_EXPERTS = 65536
-"""In all layers together; far beyond any model."""
+_MOST_EXPERTS = 2**18
+"""In all layers together; Kimi K3 has 896 in each of some 90."""
 
 
 def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int] | None) -> MoE | None:
-    """The experts; None where the model has none.
+    """The experts; None where the model has none, or an unknown architecture has other names for its numbers.
 
     Args:
         traits: Of the architecture.
@@ -35,6 +35,8 @@ def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int
         raise UnusableConfigError(
             f"config.json has {experts} experts in each of {layers} layers: no model has so many."
         )
+    if traits is UNKNOWN and not (text.optional(*_PER_TOKEN) and text.optional(*_WIDTH, *INTERMEDIATE)):
+        return None
     width = text.optional(*_WIDTH) or text.number(*INTERMEDIATE)
     return MoE(
         experts=experts,
@@ -44,6 +46,7 @@ def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int
         shared_intermediate=_shared_width(text, width),
         gated_sharing=traits.gated_sharing,
         correction_bias=_corrects(traits, text),
+        router_float32=traits.router_float32 and text.values.get("moe_router_dtype", "float32") == "float32",
         biases=traits.expert_bias,
         latent=text.optional("moe_latent_size"),
         beside_dense=traits.beside_experts,
@@ -65,6 +68,8 @@ def _corrects(traits: Traits, text: Checked) -> bool:
 def _expert_layers(text: Checked, layers: int) -> frozenset[int]:
     if kinds := text.values.get("mlp_layer_types"):
         return frozenset(index for index, kind in enumerate(kinds[:layers]) if kind == "sparse")
+    if isinstance(chosen := text.values.get("moe_layer_freq"), list):
+        return frozenset(index for index, has in enumerate(chosen[:layers]) if has)
     step = text.optional(*_STEP) or 1
     first = text.optional("first_k_dense_replace", "num_dense_layers") or text.optional("moe_layer_start_index") or 0
     last = text.optional("moe_layer_end_index") or layers - 1

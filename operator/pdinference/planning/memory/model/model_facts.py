@@ -1,6 +1,7 @@
 """Reads a model's `config.json` into one form for all architectures."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Flag, Traits
 from pdinference.planning.memory.model.config import (
@@ -68,6 +69,9 @@ def model_facts(config: Config) -> ModelFacts:
     recurrent = mixers.state is not None or _is_recurrent(model_type, part, values)
     more = tuple(key for key in MORE if config.get(key))
     full_kv_heads, full_head_dim = _full_heads(traits, text, kv_heads, head_dim)
+    windows = windows_of(traits, text, layers, mixers.attention)
+    if traits.window_heads:
+        kv_heads = text.optional("swa_num_key_value_heads") or kv_heads
     sharing = text.optional("num_kv_shared_layers") or 0
     if not _keeps_something(mixers, layers - sharing):
         raise UnusableConfigError("config.json describes a model of which no layer has a KV cache or a state.")
@@ -94,8 +98,9 @@ def model_facts(config: Config) -> ModelFacts:
         norms_per_layer=_norms(traits, text),
         norm_elements=hidden * (2 if traits.norm_bias else 1),
         qk_norm_elements=_qk_norm_elements(traits, values, heads + kv_heads, head_dim),
+        qk_norm_shared=traits.qk_norm == "rank",
         position_elements=_positions(traits, text) * hidden,
-        windows=windows_of(traits, text, layers, mixers.attention),
+        windows=windows,
         chunked=traits.chunked,
         attention=mixers.attention,
         full_kv_heads=full_kv_heads,
@@ -103,7 +108,11 @@ def model_facts(config: Config) -> ModelFacts:
         own_kv=max(0, layers - sharing),
         wide_mlp=bool(sharing and values.get("use_double_wide_mlp")),
         output_gate=_is_set(values, traits.output_gate),
+        layer_heads=_layer_heads(traits, text, windows, heads),
+        separate_gate=_separate_gate(traits, values),
         sinks=traits.sinks,
+        window_sinks=traits.window_heads and bool(values.get("add_swa_attention_sink_bias")),
+        value_dim=(text.optional("v_head_dim") if traits.window_heads else None) or 0,
         state=mixers.state,
         state_dtype=values.get("mamba_ssm_dtype") or values.get("mamba_ssm_cache_dtype") or traits.state_dtype,
         feed_forward=mixers.feed_forward,
@@ -121,7 +130,8 @@ def model_facts(config: Config) -> ModelFacts:
         else None,
         recurrent=recurrent,
         other_state=(recurrent and mixers.state is None)
-        or (not traits.indexed and any(part.get(key) for key in OTHER_CACHES)),
+        or (not (traits.indexed or traits.window_heads) and any(part.get(key) for key in OTHER_CACHES))
+        or _has_other_values(traits, text, head_dim),
         tensors_known=model_type in ARCHITECTURES
         and not any(values.get(member) for member in traits.unless)
         and all(values.get(member) for member in traits.only_with)
@@ -142,6 +152,18 @@ def _is_recurrent(model_type: str, part: Config, values: Config) -> bool:
     return any(part.get(key) for key in RECURRENT_STATE) or not RECURRENT_LAYERS.isdisjoint(
         values.get("layer_types") or ()
     )
+
+
+def _has_other_values(traits: Traits, text: Checked, head_dim: int) -> bool:
+    """Whether values have another size than keys in a way that is not known here.
+
+    With latent attention that changes nothing. MiMo-V2 has the same sizes in all layers.
+    """
+    values = text.optional("v_head_dim")
+    if traits.window_heads:
+        sizes = text.optional("swa_head_dim") or head_dim, text.optional("swa_v_head_dim") or values
+        return text.values.get("hybrid_layer_pattern") is None or sizes != (head_dim, values)
+    return text.values.get("kv_lora_rank") is None and values is not None and values != head_dim
 
 
 def _keeps_something(mixers: Mixers, first_sharing: int) -> bool:
@@ -200,6 +222,28 @@ def _is_set(values: Config, flag: Flag) -> bool:
     return any(values.get(member) for member in ((flag,) if isinstance(flag, str) else flag))
 
 
+def _layer_heads(traits: Traits, text: Checked, windows: tuple[int | None, ...], heads: int) -> tuple[int, ...]:
+    """The attention heads of each layer; empty where all have the same number."""
+    layers = len(windows)
+    listed = text.values.get("num_attention_heads_per_layer") or ()
+    if traits.window_heads:
+        sliding = text.optional("swa_num_attention_heads") or heads
+        listed = [heads if window is None else sliding for window in windows]
+    if listed and len(listed) < layers:
+        raise UnusableConfigError(f"num_attention_heads_per_layer has {len(listed)} entries for {layers} layers.")
+    return () if set(listed[:layers]) <= {heads} else tuple(listed[:layers])
+
+
+def _separate_gate(traits: Traits, values: Config) -> Literal["", "element", "head"]:
+    """Source: `LagunaAttention.__init__` in vllm/model_executor/models/laguna.py."""
+    if traits.separate_gate != "gating":
+        return traits.separate_gate
+    gating = values.get("gating")
+    if not gating:
+        return ""
+    return "head" if gating in (True, "per-head") else "element"
+
+
 def _width(traits: Traits, text: Checked, hidden: int) -> int:
     """Width of the feed-forward part of a layer without experts."""
     own = (traits.dense_width,) if traits.dense_width else ()
@@ -247,7 +291,7 @@ def _indexer(text: Checked, layers: int) -> Indexer:
 def _qk_norm_elements(traits: Traits, values: Config, heads: int, head_dim: int) -> int:
     if not traits.qk_norm or (traits.qk_norm_switch and not values.get(traits.qk_norm_switch)):
         return 0
-    return (heads if traits.qk_norm == "all" else 2) * head_dim
+    return (2 if traits.qk_norm == "head" else heads) * head_dim
 
 
 def _positions(traits: Traits, text: Checked) -> int:

@@ -1,6 +1,8 @@
 """The size of quantised linear layers, in bytes."""
 
+import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pdinference.planning.memory.figures import ceil_div
 from pdinference.planning.memory.model.config import QUANTIZATION
@@ -11,6 +13,9 @@ from pdinference.planning.memory.model.skipped import (
     UnusablePatternError,
     skipped_modules,
 )
+
+_SMALLEST_BLOCK = 32
+"""vLLM refuses a split into smaller ones."""
 
 NO_CONFIG = (
     "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it, or the "
@@ -72,6 +77,20 @@ class Quantization:
         groups = ceil_div(inputs, self.group)
         zeros = groups * outputs * self.bits // 8 if self.zero_points else 0
         return weights, groups * outputs * dtype_bytes, zeros, inputs * 4 if self.group_index else 0
+
+    def of_experts(self, width: int, hidden: int) -> Self:
+        """The same with smaller blocks, where a rank's part of an expert is not a whole number of them.
+
+        Source: `refine_fp8_moe_block_shape` in vllm/model_executor/layers/fused_moe/oracle/fp8.py.
+
+        Args:
+            width: Of an expert on this rank.
+            hidden: The hidden size.
+        """
+        if self.method != "fp8" or self.block is None or not any(width % side for side in self.block):
+            return self
+        side = math.gcd(*self.block, width, hidden)
+        return replace(self, block=(side, side)) if side >= _SMALLEST_BLOCK else self
 
 
 _FIXED = {"mxfp4": Quantization("mxfp4", 4, 32, experts_only=True)}

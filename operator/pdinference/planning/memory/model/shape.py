@@ -1,6 +1,7 @@
 """A model's shape, in one form for all architectures."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
@@ -35,6 +36,7 @@ class MoE:
         layers: Indexes of the layers that have experts; the others are dense.
         shared_intermediate: Width of the experts that every token passes, together; 0 without.
         gated_sharing: Whether a gate weighs the shared expert (Qwen2-MoE).
+        router_float32: Whether the router is in float32, whatever the model's dtype.
         biases: Whether router and experts have biases (gpt-oss).
         latent: Width in which experts work; None: the hidden size (Nemotron-H).
         beside_dense: Whether each such layer has the dense feed-forward part as well (Gemma 4).
@@ -47,6 +49,7 @@ class MoE:
     shared_intermediate: int = 0
     gated_sharing: bool = False
     correction_bias: bool = False
+    router_float32: bool = False
     biases: bool = False
     latent: int | None = None
     beside_dense: bool = False
@@ -93,6 +96,7 @@ class ModelFacts:
         embedding_norm: Whether there is a norm after the embedding.
         norm_elements: Elements of a norm: the hidden size, twice that with a bias.
         qk_norm_elements: Elements of the norms of queries and keys in each layer; 0 without.
+        qk_norm_shared: Whether ranks share these.
         position_elements: Elements of learned positions; 0 where positions are rotary.
         gated_mlp: Whether the feed-forward part has a gate beside its first product.
         windows: For each layer, the sliding window in tokens, or None where it attends to everything or not at all.
@@ -103,7 +107,11 @@ class ModelFacts:
         own_kv: The first layers, which have a KV cache of their own; later ones use that of an earlier layer.
         wide_mlp: Whether these later layers have a feed-forward part of twice the width.
         output_gate: Whether queries have a gate beside them.
+        layer_heads: Attention heads of each layer; empty: all have `heads`.
+        separate_gate: What a gate of attention's output, in a layer of its own, has a number for; empty: there is none.
         sinks: Whether each head has a sink.
+        window_sinks: Whether those in layers with a window have one.
+        value_dim: Size of a value; 0: that of a key.
         state: Layers that keep a state of fixed size for each request; None where no layer does, or they are not known.
         state_dtype: Type of what their recurrence accumulates; empty: the model's.
         feed_forward: Indexes of the layers with a feed-forward part.
@@ -138,6 +146,7 @@ class ModelFacts:
     norms_per_layer: int
     norm_elements: int
     qk_norm_elements: int
+    qk_norm_shared: bool
     position_elements: int
     windows: tuple[int | None, ...]
     chunked: bool
@@ -147,7 +156,11 @@ class ModelFacts:
     own_kv: int
     wide_mlp: bool
     output_gate: bool
+    layer_heads: tuple[int, ...]
+    separate_gate: Literal["", "element", "head"]
     sinks: bool
+    window_sinks: bool
+    value_dim: int
     state: State | None
     state_dtype: str
     feed_forward: frozenset[int]
@@ -187,10 +200,22 @@ class ModelFacts:
         """Layers that keep a state; some models have it beside attention (Falcon-H1)."""
         return len(self.state.layers) if self.state else 0
 
+    def query_heads(self, layer: int) -> int:
+        """Attention heads of a layer."""
+        return self.layer_heads[layer] if self.layer_heads else self.heads
+
     def kv_shape(self, layer: int) -> tuple[int, int]:
         """KV heads of a layer, and the size of one."""
         full = self.windows[layer] is None
         return (self.full_kv_heads, self.full_head_dim) if full else (self.kv_heads, self.head_dim)
+
+    def has_sinks(self, layer: int) -> bool:
+        """Whether the heads of a layer have sinks."""
+        return self.sinks or (self.window_sinks and self.windows[layer] is not None)
+
+    def value_size(self, layer: int) -> int:
+        """Elements of a value of one head."""
+        return self.value_dim or self.kv_shape(layer)[1]
 
     @property
     def unfit_note(self) -> str:

@@ -16,6 +16,7 @@ from pdinference.planning.memory.model.config import Checked, Size, StrictModel,
 VISION = "vision_config"
 """The member of config.json with the tower."""
 _MOST_MERGERS = 64
+Side = Annotated[int, Field(ge=1, le=64)]
 
 
 class VisionModel(StrictModel):
@@ -39,6 +40,12 @@ class VisionModel(StrictModel):
     projector_input_dim: Size = None
     projector_output_dim: Size = None
     vision_output_dim: Size = None
+    num_attention_heads: Size = None
+    head_dim: Size = None
+    position_embedding_size: Size = None
+    pos_emb_height: Size = None
+    pos_emb_width: Size = None
+    merge_kernel_size: Annotated[list[Side], Field(min_length=2, max_length=2)] | None = None
     deepstack_visual_indexes: Annotated[list[int], Field(max_length=_MOST_MERGERS)] | None = None
 
 
@@ -193,6 +200,28 @@ def _glm4v(sizes: _Sizes) -> Tower:
     return block.times(depth) + merger + Tower(whole=patches + positions + smaller + 2 * width)
 
 
+def _gemma4(sizes: _Sizes) -> Tower:
+    """Gemma 4's tower, which is whole on each rank (models/gemma4_mm.py of vLLM)."""
+    depth, width = sizes.of("num_hidden_layers", default=16), sizes.of("hidden_size", default=768)
+    head_dim = sizes.of("head_dim", default=64)
+    attention = 4 * width * sizes.of("num_attention_heads", default=12) * head_dim + 2 * head_dim
+    block = attention + 3 * width * sizes.of("intermediate_size", default=3072) + 4 * width
+    positions = 2 * sizes.of("position_embedding_size", default=10240) * width
+    return Tower(whole=depth * block + positions + _patches(sizes, width, temporal=1, patch=16) + width * sizes.hidden)
+
+
+def _moonvit(sizes: _Sizes) -> Tower:
+    """Kimi K2.5's MoonViT and its projector, which is whole on each rank (models/kimi_k25_vit.py of vLLM)."""
+    depth, width = sizes.of("num_hidden_layers", default=27), sizes.of("hidden_size", default=1152)
+    block = _block(width, sizes.of("intermediate_size", default=4304))
+    positions = sizes.of("pos_emb_height", default=64) * sizes.of("pos_emb_width", default=64) * width
+    patches = _patches(sizes, width, temporal=1, patch=14) + width
+    rows, columns = sizes.members.values.get("merge_kernel_size") or (2, 2)
+    merged = width * rows * columns
+    projector = merged * merged + merged + sizes.hidden * merged + sizes.hidden
+    return block.times(depth) + Tower(whole=positions + patches + 4 * width + projector)
+
+
 def _patches(sizes: _Sizes, width: int, *, temporal: int, patch: int) -> int:
     """Elements of the convolution over patches of an image, without bias."""
     channels = sizes.of("in_channels", "in_chans", "num_channels", default=3)
@@ -202,8 +231,10 @@ def _patches(sizes: _Sizes, width: int, *, temporal: int, patch: int) -> int:
 
 _TOWERS: Mapping[str, Callable[[_Sizes], Tower]] = {
     "gemma3": _siglip,
+    "gemma4": _gemma4,
     "glm4v": _glm4v,
     "glm4v_moe": _glm4v,
+    "kimi_k25": _moonvit,
     "llama4": _llama4,
     "mistral3": _pixtral,
     "qwen2_vl": _qwen2,

@@ -36,10 +36,8 @@ def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ..
         return tuple(_chunks(text, layers))
     if window is None or (traits.window_switch and not values.get("use_sliding_window")):
         return (None,) * layers
-    if kinds := values.get("layer_types"):
-        if len(kinds) < layers:
-            raise UnusableConfigError(f"layer_types has {len(kinds)} entries for {layers} layers.")
-        return tuple(window if kind == "sliding_attention" else None for kind in kinds[:layers])
+    if listed := _listed(traits, text, layers):
+        return tuple(window if slides else None for slides in listed)
     pattern = _pattern(values.get("sliding_window_pattern")) or traits.sliding_every
     if pattern:
         return tuple(window if (index + 1) % pattern else None for index in range(layers))
@@ -48,6 +46,18 @@ def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ..
         first = layers if stated is None else stated
         return tuple(window if index >= first else None for index in range(layers))
     return (window,) * layers
+
+
+def _listed(traits: Traits, text: Checked, layers: int) -> list[bool]:
+    """Whether each layer has the window; empty where config.json has no list.
+
+    Source: `is_compressed_softmax_layer` in vllm/model_executor/models/mimo_v2.py for `hybrid_layer_pattern`.
+    """
+    name = "hybrid_layer_pattern" if traits.window_heads else "layer_types"
+    listed = text.values.get(name) or ()
+    if listed and len(listed) < layers:
+        raise UnusableConfigError(f"{name} has {len(listed)} entries for {layers} layers.")
+    return [kind in {1, "sliding_attention"} for kind in listed[:layers]]
 
 
 def _chunks(text: Checked, layers: int) -> Iterator[int | None]:

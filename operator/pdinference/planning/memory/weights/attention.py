@@ -24,21 +24,26 @@ def attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Ten
         yield from _latent(facts, facts.mla, settings, layer)
         return
     kv_heads, head_dim = facts.kv_shape(layer)
-    heads = facts.heads // settings.tensor
+    heads = facts.query_heads(layer) // settings.tensor
     own = layer < facts.own_kv
-    keys = 2 * local_kv_heads(kv_heads, settings.tensor) if own else 0
-    outputs = (heads * (2 if facts.output_gate else 1) + keys) * head_dim
+    keys, values = local_kv_heads(kv_heads, settings.tensor) if own else 0, facts.value_size(layer)
+    outputs = heads * (2 if facts.output_gate else 1) * head_dim + keys * (head_dim + values)
     inner = modules(facts, layer, _KIND, "qkv_proj", "q_proj", "k_proj", "v_proj")
     merged = 1 if facts.packed_qkv or not own else 3
     yield linear(settings, _KIND, inner, outputs, facts.hidden, merged=merged)
-    yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj", "out_proj"), facts.hidden, heads * head_dim)
+    yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj", "out_proj"), facts.hidden, heads * values)
+    if facts.separate_gate:
+        gates = heads * (head_dim if facts.separate_gate == "element" else 1)
+        yield linear(settings, _KIND, modules(facts, layer, _KIND, "g_proj", "gate_proj"), gates, facts.hidden)
     if facts.qkv_bias:
         yield plain(settings, _KIND, outputs)
     if facts.output_bias:
         yield plain(settings, _KIND, facts.hidden)
-    if facts.sinks:
+    if facts.has_sinks(layer):
         yield plain(settings, _KIND, heads)
-    if facts.qk_norm_elements:
+    if facts.qk_norm_shared:
+        yield plain(settings, "norm", (heads + keys) * head_dim)
+    elif facts.qk_norm_elements:
         yield plain(settings, "norm", _norms(facts, head_dim, own=own))
 
 
@@ -52,8 +57,8 @@ def _norms(facts: ModelFacts, head_dim: int, *, own: bool) -> int:
 def _latent(facts: ModelFacts, mla: MLA, settings: Settings, layer: int) -> Iterator[Tensor]:
     """MLA's projections; those into the latent space are whole on every rank (models/deepseek_v2.py).
 
-    Quantised checkpoints hold `kv_b_proj` once more in the model's dtype, for decode
-    (`process_weights_after_loading` in vllm/model_executor/layers/attention/mla_attention.py).
+    A quantised `kv_b_proj` is held once more in the model's dtype, for decode (`process_weights_after_loading` in
+    vllm/model_executor/layers/attention/mla_attention.py).
     """
     heads = facts.heads // settings.tensor
     latent = mla.kv_lora_rank + mla.qk_rope_head_dim
@@ -71,8 +76,9 @@ def _latent(facts: ModelFacts, mla: MLA, settings: Settings, layer: int) -> Iter
             yield from _index(facts, facts.indexer, mla.q_lora_rank, settings, layer)
     yield plain(settings, "norm", mla.kv_lora_rank)
     up = heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-    yield linear(settings, _KIND, modules(facts, layer, _KIND, "kv_b_proj"), up, mla.kv_lora_rank)
-    if settings.quantization is not None:
+    raised = linear(settings, _KIND, modules(facts, layer, _KIND, "kv_b_proj"), up, mla.kv_lora_rank)
+    yield raised
+    if raised.is_quantised:
         yield plain(settings, _KIND, up * mla.kv_lora_rank)
     yield linear(settings, _KIND, modules(facts, layer, _KIND, "o_proj"), facts.hidden, heads * mla.v_head_dim)
 

@@ -45,7 +45,8 @@ def _mlp(facts: ModelFacts, settings: Settings, layer: int, part: str, width: in
 
 def _experts(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Iterator[Tensor]:
     """Router, routed experts and shared experts."""
-    yield plain(settings, "experts", moe.experts * facts.hidden + (moe.experts if moe.biases else 0))
+    router = moe.experts * facts.hidden + (moe.experts if moe.biases else 0)
+    yield Tensor("experts", (router * (4 if moe.router_float32 else settings.dtype_bytes),))
     if moe.correction_bias:
         yield Tensor("experts", (moe.experts * 4,))
     if moe.beside_dense:
@@ -71,7 +72,8 @@ def _routed(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Iter
     if quantization is not None and not any(name in quantization.skipped for name in names):
         padding = settings.expert_padding if quantization.experts_only else NO_PADDING
         matrices = padding.matrices(width, hidden, products)
-        parts = tuple(quantization.linear_parts(*matrix, settings.dtype_bytes) for matrix in matrices)
+        stored = quantization.of_experts(width, hidden)
+        parts = tuple(stored.linear_parts(*matrix, settings.dtype_bytes) for matrix in matrices)
     else:
         parts = ((products * width * hidden * settings.dtype_bytes,), (hidden * width * settings.dtype_bytes,))
     yield from (Tensor("experts", tuple(local * part for part in each)) for each in parts)

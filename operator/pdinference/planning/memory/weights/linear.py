@@ -25,6 +25,11 @@ class Tensor:
     count: int = 1
 
     @property
+    def is_quantised(self) -> bool:
+        """Whether it has scales."""
+        return len(self.parts) > 1
+
+    @property
     def size(self) -> int:
         """Bytes in all."""
         return self.count * sum(self.parts)

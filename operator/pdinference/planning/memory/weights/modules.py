@@ -13,7 +13,9 @@ _PARENTS: Mapping[str, Mapping[str, str]] = {
     "falcon_h1": _FEED_FORWARD,
     "granitemoehybrid": _GRANITE,
     "granitemoeshared": _GRANITE,
+    "hy_v3": _USUAL | {"shared": "mlp.shared_mlp"},
     "jamba": _FEED_FORWARD,
+    "laguna": _USUAL | {"shared": "mlp.shared_expert"},
     "lfm2": _CONVOLUTION,
     "lfm2_moe": _CONVOLUTION,
     "llama4_text": _FEED_FORWARD,
@@ -28,7 +30,7 @@ _MLP = ("gate_up_proj", "gate_proj", "up_proj", "down_proj")
 _STATE = (
     "in_proj", "in_proj_qkvz", "in_proj_qkv", "in_proj_z", "in_proj_ba", "in_proj_b", "in_proj_a", "out_proj",
 )  # fmt: skip
-_ATTENTION = ("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "out_proj")
+_ATTENTION = ("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "g_proj", "gate_proj")
 _LATENT = (
     "q_proj", "kv_a_proj_with_mqa", "fused_qkv_a_proj", "q_a_proj", "q_b_proj", "kv_b_proj", "o_proj", "indexer.wq_b",
 )  # fmt: skip

@@ -85,6 +85,8 @@ def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tu
             layer < facts.own_kv,
             facts.indexer is not None and layer in facts.indexer.layers,
             facts.kv_shape(layer),
+            facts.query_heads(layer),
+            facts.has_sinks(layer),
             quantization and _skipped(facts, quantization, layer),
         )
         for layer in range(facts.layers)
