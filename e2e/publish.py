@@ -72,7 +72,7 @@ def publish(
     digests[chart] = _push_chart(packed, chart)
     (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
     release.write_checksums(folder)
-    _sign(sign, {target: digest for target, digest in digests.items() if target not in there})
+    sign_all(sign, {target: digest for target, digest in digests.items() if target not in there})
     return digests
 
 
@@ -173,9 +173,26 @@ def _crane(reference: str, word: str) -> list[str | Path]:
     return [build.binary("crane"), word, *([] if _tls(reference) else ["--insecure"])]
 
 
-def _sign(command: Sequence[str], digests: Mapping[str, str]) -> None:
-    for reference, digest in digests.items() if command else ():
-        run([*command, f"{reference.rpartition(':')[0]}@{digest}"], timeout=_PUSH_SECONDS)
+def sign_all(command: Sequence[str], digests: Mapping[str, str]) -> None:
+    """Sign what was pushed.
+
+    Args:
+        command: The start of the command that signs the REPOSITORY@DIGEST at its end; nothing is signed without it.
+        digests: The digest of each reference.
+
+    Raises:
+        ReleaseError: The command failed. A repeated release would be refused, so the message has the commands that are
+            left.
+    """
+    commands = [[*command, f"{name.rpartition(':')[0]}@{digest}"] for name, digest in digests.items() if command]
+    for number, words in enumerate(commands):
+        try:
+            run(words, timeout=_PUSH_SECONDS)
+        except ClusterError as error:
+            left = "".join(f"\n  {shlex.join(each)}" for each in commands[number:])
+            raise release.ReleaseError(
+                f"{error}\nAll is pushed, but not all is signed. Correct the cause, then sign the rest:{left}"
+            ) from error
 
 
 def _tls(reference: str) -> bool:

@@ -135,6 +135,12 @@ def test_flux_has_the_folders_and_waits(name: str) -> None:
     assert spec["wait"] is True
 
 
+def test_flux_keeps_the_namespace_of_models_that_are_to_run_on() -> None:
+    assert kustomization("models")["spec"]["deletionPolicy"] == "Orphan"
+    namespace = named(EXAMPLES / "flux" / "apps" / "models.yaml", "Namespace", "models")
+    assert namespace["metadata"]["annotations"] == {"kustomize.toolkit.fluxcd.io/prune": "disabled"}
+
+
 def ignored() -> list[Object]:
     """Each Application with its ignored fields."""
     return [spec for file in APPLICATIONS for item in documents(file) if "ignoreDifferences" in (spec := sources(item))]
