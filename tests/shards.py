@@ -1,6 +1,6 @@
-"""Runs the integration tests in three pytest processes with separate clusters: `python -m tests.shards`.
+"""Runs the integration tests in four pytest processes with separate clusters: `python -m tests.shards`.
 
-The tests mostly wait, so three of them fit on two cores. Each file belongs to one process; the split follows the
+The tests mostly wait, so four of them fit on two cores. Each file belongs to one process; the split follows the
 seconds that the files took when they were recorded, so it is the same on every machine. Arguments go to all of them.
 """
 
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-COUNT = 3
+COUNT = 4
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
 _RECORD = "--record"
