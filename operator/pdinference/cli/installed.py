@@ -20,7 +20,7 @@ _SELECTOR: Final = "app.kubernetes.io/part-of=pdinference,app.kubernetes.io/comp
 _VERSION: Final = "app.kubernetes.io/version"
 _POLICY: Final = "policy"
 _POLICY_KEY: Final = "policy.yaml"
-_OWN: Final = "Give its own as options, as docs/operations.md shows."
+_OTHERS: Final = "The operator has other settings. Give its own as options, as docs/operations.md shows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def stated(settings: RenderSettings) -> Installed:
     return Installed(
         settings,
         "They are those of the options (--router-image, --policy, --model-image, ...).",
-        f"The operator has other settings. {_OWN}",
+        _OTHERS,
     )
 
 
@@ -69,7 +69,7 @@ async def installed(api: ApiServer, namespace: str, settings: RenderSettings) ->
     try:
         return await _deployed(api, namespace)
     except _UnknownError as error:
-        return Installed(settings, f"They are the defaults. {error}", f"The operator has other settings. {_OWN}")
+        return Installed(settings, f"They are the defaults. {error}", _OTHERS)
 
 
 async def operators(api: ApiServer) -> Listing:
@@ -87,11 +87,11 @@ async def _deployed(api: ApiServer, namespace: str) -> Installed:
         raise _UnknownError(f"{count} the namespace {namespace}.")
     (item,) = serving
     where = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-    told = plain((item["metadata"].get("labels") or {}).get(_VERSION, "unknown"), 63)
+    labelled = plain((item["metadata"].get("labels") or {}).get(_VERSION, "unknown"), 63)
     return Installed(
         _read(_arguments(item), await _policy(api, item), where),
         f"They are those of the Deployment {where}.",
-        f"This program is version {version('pdinference')}, and the label of the Deployment has {told}.",
+        f"The Deployment is labelled with version {labelled}, and this program is version {version('pdinference')}.",
     )
 
 

@@ -280,28 +280,23 @@ def test_experts_in_fp8_have_smaller_blocks_where_ranks_split_these(width: int, 
 @pytest.mark.parametrize("model_type", NEWER)
 def test_the_kv_cache_of_a_newer_type_is_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
     config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | {"architectures": [NEWER[model_type]]}
-    made = plan(
-        config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
-    )
-    settings = replace(made.settings, tensor=tensor)
-    groups = kv.groups_of(made.facts, settings)
-    assert kept(tmp_path, config, tensor=tensor) == Kept(
-        kv.block_bytes(made.facts, settings, 0),
-        kv.blocks_per_request(groups, settings, 256),
-        sorted(len(group.layers) for group in groups),
-    )
+    assert kept(tmp_path, config, tensor=tensor) == _planned_kv(config, tensor)
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("model_type", ["mimo_v2", "mimo_v2_flash"])
 def test_windows_with_heads_of_their_own_are_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
-    config = HAS[model_type]
+    assert kept(tmp_path, HAS[model_type], tensor=tensor) == _planned_kv(HAS[model_type], tensor)
+
+
+def _planned_kv(config: Config, tensor: int) -> Kept:
+    """What the plan has for what vLLM keeps for requests of 256 tokens."""
     made = plan(
         config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
     )
     settings = replace(made.settings, tensor=tensor)
     groups = kv.groups_of(made.facts, settings)
-    assert kept(tmp_path, config, tensor=tensor) == Kept(
+    return Kept(
         kv.block_bytes(made.facts, settings, 0),
         kv.blocks_per_request(groups, settings, 256),
         sorted(len(group.layers) for group in groups),
