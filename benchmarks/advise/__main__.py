@@ -1,5 +1,6 @@
 """Prints predicted beside measured times, the errors and verdicts: `uv run --no-sync python -m benchmarks.advise`."""
 
+from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
@@ -52,7 +53,10 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 def _shape(load: Load) -> str:
     notes = {"FP8": load.fp8, "TP 2": load.tensor > 1, "H100": "H100" in load.product, "P answers": load.answers}
-    return ", ".join((f"{load.prompt:,} / {load.answer:,}", *(note for note, holds in notes.items() if holds)))
+    lengths = Counter(((load.prompt, load.answer), *load.others))
+    shares = [f"{count} x " if len(lengths) > 1 else "" for count in lengths.values()]
+    mix = [f"{share}{prompt:,} / {answer:,}" for share, (prompt, answer) in zip(shares, lengths, strict=True)]
+    return ", ".join((" and ".join(mix), *(note for note, holds in notes.items() if holds)))
 
 
 def _measured(load: Load) -> tuple[float | None, ...]:

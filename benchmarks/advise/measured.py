@@ -1,6 +1,6 @@
 """Loads that were measured on two GPUs with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
 
-Poisson arrivals of prompts and answers of one length, no prompt twice.
+Poisson arrivals of prompts and answers of one length, or of a mix; no prompt twice.
 """
 
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ class Load:
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
         answers: Whether P answered whole requests, too (`router.parameterAnswers`).
+        others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
     """
 
     way: str
@@ -52,6 +53,7 @@ class Load:
     product: str = "NVIDIA-H200"
     kv_tokens: int = KV_TOKENS
     answers: bool = False
+    others: tuple[tuple[int, int], ...] = ()
 
 
 FIRST: Final = (
@@ -137,5 +139,24 @@ FOURTH: Final = tuple(
 
 `benchmarks/on_gpu/measured/answers.loads` has the whole results."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH)
-LOADS: Final = FIRST + SECOND + LONG + THIRD + FOURTH
+_CHATS: Final = ((1000, 250),) * 3
+
+_FIFTH: Final = (
+    Load("NVLink", 1000, 250, 20, 4, 21, (87, 179), (6.26, 6.80), 8.4, 1648),
+    Load("NVLink", 8000, 150, 3, 4, 33, (261, 735), (5.41, 5.73), 9.6, 1092),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (644, 2035), (5.75, 5.95), 10.2, 1503),
+    Load("NVLink", 1000, 250, 10, 4, 25, (68, 106), (5.46, 5.83), 7.2, 1435),
+    Load("NVLink", 8000, 150, 6, 4, 30, (249, 786), (5.53, 6.13), 8.9, 1422, others=_CHATS),
+    Load("co-located", 8000, 150, 6, 4, 30, (42, 400), (6.37, 10.04), 18.5, 1547, others=_CHATS),
+    Load("NVLink", 500, 1500, 10, 22, 20, (86, 173), (8.53, 8.81), 27.2, 12861, answers=True),
+    Load("co-located", 500, 1500, 10, 22, 20, (40, 56), (8.38, 8.65), 17.7, 12602),
+    Load("NVLink", 500, 1500, 12, 22, 20, (115, 183), (9.73, 10.56), 24.2, 14661, answers=True),
+    Load("co-located", 500, 1500, 12, 22, 20, (51, 109), (9.71, 10.10), 29.7, 14641),
+)
+FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH)
+"""2026-11-26, two H200s with no other vLLM on them, our router, P and D in one pod.
+
+`benchmarks/on_gpu/measured/places.loads` has the whole results."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH)
+LOADS: Final = FIRST + SECOND + LONG + THIRD + FOURTH + FIFTH

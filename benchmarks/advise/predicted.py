@@ -46,7 +46,7 @@ def times_of(outcome: Outcome) -> Times:
 
 def as_measured(load: on_gpu.Load, seed: int) -> Iterator[Arrival]:
     """The arrivals of a measurement (`benchmarks.on_gpu.loads`)."""
-    return (Arrival(at, load.prompt, load.answer) for at, _ in on_gpu.arrivals(load, random.Random(seed)))
+    return (Arrival(at, len(prompt), answer) for at, prompt, answer in on_gpu.arrivals(load, random.Random(seed)))
 
 
 def predicted(load: Load, seeds: int = 15) -> Times:
@@ -69,7 +69,8 @@ def _run(load: Load, seed: int) -> Times:
     if load.seed is None:
         trace = _others(load, seed, lasts)
     else:
-        trace = as_measured(on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted), seed)
+        given = on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted, load.others)
+        trace = as_measured(given, seed)
     return times_of(simulate(arrangement_of(load), trace, warm_up=load.warm_up, until=lasts).outcome)
 
 

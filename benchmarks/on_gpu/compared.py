@@ -1,9 +1,9 @@
 """Arrangements of vLLM beside each other: `python3 -m benchmarks.on_gpu.compared PLAN.yaml WAVE OUT` (root, GPUs).
 
-All vLLMs of a wave run at once, as containers of one pod (`benchmarks.on_gpu.one_pod`); those without load keep memory
-of their GPU, and nothing else. Each run of the wave puts the router before some of them, and sends its loads, with the
-same arrivals as in all other runs. OUT gets a line of JSON for each load. `benchmarks/on_gpu/measured/defaults.yaml` is
-such a plan.
+All vLLMs of a wave run at once, as containers of one pod (`benchmarks.on_gpu.one_pod`), or as plain processes with
+`plain: true`; those without load keep memory of their GPU, and nothing else. Each run of the wave puts the router, or
+several (`routers: 2`), before some of them, and sends its loads, with the same arrivals as in all other runs. OUT gets
+a line of JSON for each load. `benchmarks/on_gpu/measured/defaults.yaml` is such a plan.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,21 @@ import yaml
 from benchmarks.on_gpu import one_pod, servers
 from benchmarks.on_gpu.loads import Load, load_of, run
 
+_ROUTER: Final = """
+from pdinference.router.pods import Pods
+
+start = Pods.__init__
+
+def counted(self, *given, **named):
+    start(self, *given, **named)
+    self.routers = {count}
+
+Pods.__init__ = counted
+
+from pdinference.cli import main
+
+main()
+"""
 _WARM_UP: Final = Load(300, 20, 5, 0, 3)
 _COUNTED: Final = {
     "bytes": "vllm:nixl_bytes_transferred_sum",
@@ -33,6 +48,7 @@ _COUNTED: Final = {
     "from_p": "vllm:external_prefix_cache_hits_total",
     "tokens": "vllm:generation_tokens_total",
 }
+_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "tpot", "gap", "whole")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -49,30 +65,33 @@ def main() -> None:
     wave, start = plan["waves"][arguments.wave], time.monotonic()
     servers.write_model(one_pod.FOLDER / "model", **plan["model"])
     started = {name: plan["servers"][name] | {"port": 8100 + at} for at, name in enumerate(wave["servers"])}
+    plain = wave.get("plain", False)
+    line_of, place = (one_pod.process, one_pod.processes) if plain else (one_pod.container, one_pod.pod)
     lines = {
-        name: one_pod.container(str(one["gpus"]), one["port"], plan["arguments"] + one["arguments"])
+        name: line_of(str(one["gpus"]), one["port"], plan["arguments"] + one["arguments"])
         for name, one in started.items()
     }
-    with one_pod.pod(lines) as pod:
+    with place(lines) as pod:
         for name, one in started.items():
             one_pod.wait(pod, name, one["port"], 240)
         print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
         for each in wave["runs"]:
-            _measure(each, started, arguments.out, end)
+            _measure({"plain": plain} | each, started, arguments.out, end)
 
 
 def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float) -> None:
     ports = {name: started[name]["port"] for name in [*each.get("p", []), *each["d"]]}
-    options = each.get("router", [])
-    with _router([ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]], options) as url:
-        asyncio.run(run(url, servers.MODEL, _WARM_UP, 0))
+    options, routers = each.get("router", []), each.get("routers", 1)
+    roles = [ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]]
+    with _routers(routers, *roles, options) as urls:
+        asyncio.run(run(urls, servers.MODEL, _WARM_UP, 0))
         for text in each["loads"]:
             load = load_of(text)
             if time.monotonic() + load.warm_up + load.counted + each.get("drain", 30) > end:
                 print(f"no time for {each} {text}", flush=True)
                 continue
             counted, used, since = _counters(ports), _cpu(ports), time.monotonic()
-            result = asyncio.run(run(url, servers.MODEL, load))
+            result = asyncio.run(run(urls, servers.MODEL, load))
             counters = {
                 name: {key: round(value - counted[name][key], 3) for key, value in of.items()}
                 for name, of in _counters(ports).items()
@@ -83,9 +102,11 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
                 for name, of in _cpu(ports).items()
             }
             line = {
+                "plain": each["plain"],
                 "p": each.get("p", []),
                 "d": each["d"],
                 "router": options,
+                "routers": routers,
                 **result,
                 "counters": counters,
                 "cores": cores,
@@ -93,32 +114,32 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             print(
-                json.dumps(
-                    {key: line.get(key) for key in ("p", "d", "router", "prompt", "ttft", "tpot", "gap", "whole")}
-                ),
+                json.dumps({key: line.get(key) for key in ("plain", "p", "d", "router", "routers", *_SHOWN)}),
                 flush=True,
             )
 
 
 @contextmanager
-def _router(prefill: list[int], decode: list[int], options: list[str]) -> Iterator[str]:
-    line = [sys.executable, "-c", "from pdinference.cli import main; main()", "router", "run", "--verification=Off"]
-    line += [f"--host={servers.HOST}", "--port=8080", "--state-port=8081", "--max-queued-requests=1000"]
+def _routers(count: int, prefill: list[int], decode: list[int], options: list[str]) -> Iterator[list[str]]:
+    """Router processes, each of which knows how many there are, as it does by watching pods in a cluster."""
+    line = [sys.executable, "-c", _ROUTER.format(count=count), "router", "run", "--verification=Off"]
+    line += [f"--host={servers.HOST}", "--max-queued-requests=1000"]
     line += ["--max-wait-seconds=600", f"--handover={'nixl' if prefill else 'none'}"]
     line += [f"--prefill={servers.HOST}:{port}" for port in prefill]
     line += [f"--decode={servers.HOST}:{port}" for port in decode] + options
-    with (one_pod.FOLDER / "router.log").open("ab") as log:
-        router = subprocess.Popen(line, stdout=log, stderr=log)
-    try:
+    ports, states = range(8080, 8080 + count), range(9080, 9080 + count)
+    with ExitStack() as stack, (one_pod.FOLDER / "router.log").open("ab") as log:
+        for port, state in zip(ports, states, strict=True):
+            router = subprocess.Popen([*line, f"--port={port}", f"--state-port={state}"], stdout=log, stderr=log)
+            stack.callback(router.wait)
+            stack.callback(router.kill)
         end = time.monotonic() + 30
-        while not servers.answers(f"http://{servers.HOST}:8081/readyz"):
-            if time.monotonic() > end:
-                raise SystemExit("the router is not ready")
-            time.sleep(0.2)
-        yield f"http://{servers.HOST}:8080"
-    finally:
-        router.kill()
-        router.wait()
+        for state in states:
+            while not servers.answers(f"http://{servers.HOST}:{state}/readyz"):
+                if time.monotonic() > end:
+                    raise SystemExit("the router is not ready")
+                time.sleep(0.2)
+        yield [f"http://{servers.HOST}:{port}" for port in ports]
 
 
 def _counters(ports: dict[str, int]) -> dict[str, dict[str, float]]:

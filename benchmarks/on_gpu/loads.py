@@ -1,11 +1,14 @@
 """Poisson loads on a server of vLLM that runs: `python -m benchmarks.on_gpu.loads URL 500/150@8+4+20 ...`.
 
 Each load is PROMPT/ANSWER@RATE+WARM-UP+COUNTED, as the rows of `benchmarks.advise.measured`: requests a second, and
-seconds. No prompt comes twice. One line of JSON for each load, with times in ms.
+seconds. A mix names several lengths, each as likely: 8000/150,1000/250@6+4+30. With +DRAIN at the end, requests that
+are not complete so many seconds after the load are cancelled. No prompt comes twice. One line of JSON for each load,
+with times in ms.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import re
@@ -13,15 +16,14 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-_SYNTAX: Final = re.compile(r"(\d+)/(\d+)@([\d.]+)\+([\d.]+)\+([\d.]+)")
+_SYNTAX: Final = re.compile(r"(\d+/\d+(?:,\d+/\d+)*)@([\d.]+)\+([\d.]+)\+([\d.]+)(?:\+([\d.]+))?")
 _WORDS: Final = 30_000
 _CHUNK: Final = 65536
-_DRAIN_S: Final = 90
 _PAUSE_S: Final = 1
 
 
@@ -30,11 +32,13 @@ class Request:
     """A streamed request.
 
     Attributes:
+        answer: Tokens that were asked for.
         sent: When it was sent.
         tokens: When each event with tokens came; a busy server puts several tokens into one.
         ended: Whether its answer is complete.
     """
 
+    answer: int
     sent: float = 0.0
     tokens: list[float] = field(default_factory=list)
     ended: bool = False
@@ -42,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Load:
-    """Requests of one length.
+    """Requests of one length, or of several.
 
     Attributes:
         prompt: Prompt tokens.
@@ -50,6 +54,8 @@ class Load:
         rate: Requests a second.
         warm_up: Seconds whose requests are not counted.
         counted: Seconds whose requests are.
+        others: Prompt and answer tokens of further lengths, each as likely as the first.
+        drain: Seconds after the load until incomplete requests are cancelled.
     """
 
     prompt: int
@@ -57,6 +63,8 @@ class Load:
     rate: float
     warm_up: float
     counted: float
+    others: tuple[tuple[int, int], ...] = ()
+    drain: float = 90
 
 
 def load_of(text: str) -> Load:
@@ -67,16 +75,20 @@ def load_of(text: str) -> Load:
     """
     found = _SYNTAX.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text} is not PROMPT/ANSWER@RATE+WARM-UP+COUNTED")
-    prompt, answer, *numbers = found.groups()
-    return Load(int(prompt), int(answer), *map(float, numbers))
+        raise argparse.ArgumentTypeError(f"{text} is not PROMPT/ANSWER@RATE+WARM-UP+COUNTED[+DRAIN]")
+    lengths, rate, warm_up, counted, drain = found.groups()
+    pairs = (pair.split("/") for pair in lengths.split(","))
+    (prompt, answer), *others = ((int(prompt), int(answer)) for prompt, answer in pairs)
+    load = Load(prompt, answer, float(rate), float(warm_up), float(counted), tuple(others))
+    return replace(load, drain=float(drain)) if drain else load
 
 
-def arrivals(load: Load, chance: random.Random) -> Iterator[tuple[float, list[int]]]:
-    """When requests come, and their prompts."""
-    at = 0.0
+def arrivals(load: Load, chance: random.Random) -> Iterator[tuple[float, list[int], int]]:
+    """When requests come, their prompts, and the tokens of their answers."""
+    at, lengths = 0.0, ((load.prompt, load.answer), *load.others)
     while (at := at + chance.expovariate(load.rate)) < load.warm_up + load.counted:
-        yield at, [chance.randrange(3, _WORDS) for _ in range(load.prompt)]
+        prompt, answer = chance.choice(lengths) if load.others else lengths[0]
+        yield at, [chance.randrange(3, _WORDS) for _ in range(prompt)], answer
 
 
 def measure(url: str, loads: list[Load], seed: int = 1) -> None:
@@ -84,24 +96,24 @@ def measure(url: str, loads: list[Load], seed: int = 1) -> None:
     with urlopen(f"{url}/v1/models", timeout=60) as answer:  # noqa: S310 - an address of the command line
         model = json.load(answer)["data"][0]["id"]
     for load in loads:
-        sys.stdout.write(json.dumps(asyncio.run(run(url, model, load, seed))) + "\n")
+        sys.stdout.write(json.dumps(asyncio.run(run([url], model, load, seed))) + "\n")
         sys.stdout.flush()
         time.sleep(_PAUSE_S)
 
 
-async def run(url: str, model: str, load: Load, seed: int = 1) -> dict[str, Any]:
-    """Send a load, and report its times in ms."""
+async def run(urls: list[str], model: str, load: Load, seed: int = 1) -> dict[str, Any]:
+    """Send a load to some servers in turn, and report its times in ms."""
     bodies, requests = [], list[Request]()
-    for at, prompt in arrivals(load, random.Random(seed)):
-        asked = {"model": model, "prompt": prompt, "max_tokens": load.answer, "ignore_eos": True, "temperature": 0}
-        bodies.append((at, json.dumps(asked | {"stream": True}).encode()))
+    for at, prompt, answer in arrivals(load, random.Random(seed)):
+        asked = {"model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, "temperature": 0}
+        bodies.append((at, answer, json.dumps(asked | {"stream": True}).encode()))
     start, tasks = time.monotonic(), []
-    for at, body in bodies:
+    for (at, answer, body), url in zip(bodies, itertools.cycle(urls), strict=False):
         await asyncio.sleep(max(0.0, start + at - time.monotonic()))
-        requests.append(Request())
+        requests.append(Request(answer))
         tasks.append(asyncio.create_task(_ask(url, body, requests[-1])))
-    left = _DRAIN_S + start + load.warm_up + load.counted - time.monotonic()
-    _, late = await asyncio.wait(tasks, timeout=left)
+    left = load.drain + start + load.warm_up + load.counted - time.monotonic()
+    _, late = await asyncio.wait(tasks, timeout=max(0.0, left))
     for task in late:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -137,12 +149,15 @@ def _report(load: Load, requests: list[Request], counted_from: float) -> dict[st
     ]
     columns = {
         "ttft": [request.tokens[0] - request.sent for request in whole],
-        "tpot": [(request.tokens[-1] - request.tokens[0]) / (load.answer - 1) for request in whole],
+        "tpot": [(request.tokens[-1] - request.tokens[0]) / (request.answer - 1) for request in whole],
         "gap": gaps,
         "whole": [request.tokens[-1] - request.sent for request in whole],
     }
     times = {name: _percentiles(values) for name, values in columns.items()}
-    return vars(load) | {"requests": len(counted), "incomplete": len(counted) - len(whole)} | times
+    finished = [request for request in requests if request.ended and request.tokens]
+    within = sum(counted_from <= request.tokens[-1] < counted_from + load.counted for request in finished)
+    counts = {"requests": len(counted), "incomplete": len(counted) - len(whole)}
+    return vars(load) | counts | {"finished_a_second": round(within / load.counted, 2)} | times
 
 
 def _percentiles(seconds: list[float]) -> dict[str, float]:

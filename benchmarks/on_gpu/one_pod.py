@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,8 @@ FOLDER: Final = Path("/srv/one_pod")
 PORTS: Final = {"producer": 8100, "consumer": 8101}
 PROMPTS: Final = 20
 TOKENS: Final = 8000
+REMOTE_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
+"""What asks P to keep the KV cache for D."""
 
 _USER: Final = 65532
 _POD: Final = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
@@ -43,9 +45,11 @@ _UNPRIVILEGED: Final = [
 _START: Final = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"'
 
 
-def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
-    """The command line of a container with one vLLM, with the environment that it adds."""
-    cache = FOLDER / "cache"
+def process(
+    gpus: str, port: int, arguments: list[str], *, user: int = 0, variables: Mapping[str, str] | None = None
+) -> list[str]:
+    """The command line of a plain process of vLLM, with the environment that it adds."""
+    cache = _cache(user)
     environment = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": gpus,
@@ -64,8 +68,12 @@ def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
     vllm = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(FOLDER / "model"), "--load-format=dummy"]
     vllm += [f"--host={servers.HOST}", f"--port={port}", f"--served-model-name={servers.MODEL}", "--dtype=bfloat16"]
     vllm += ["--no-enable-prefix-caching", *arguments]
-    settings = [f"{name}={value}" for name, value in environment.items()]
-    return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, "env", *settings, *vllm]
+    return ["env", *(f"{name}={value}" for name, value in (environment | dict(variables or {})).items()), *vllm]
+
+
+def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
+    """The command line of a container with one vLLM."""
+    return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, *process(gpus, port, arguments, user=_USER)]
 
 
 def main_process(lines: dict[str, list[str]]) -> None:
@@ -79,15 +87,33 @@ def main_process(lines: dict[str, list[str]]) -> None:
 @contextmanager
 def pod(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
     """A pod of such containers by name, whose logs are NAME.log in the folder."""
-    (FOLDER / "cache").mkdir(parents=True, exist_ok=True)
-    os.chown(FOLDER / "cache", _USER, _USER)
+    with _running(_POD, lines, _USER) as first:
+        yield first
+
+
+@contextmanager
+def processes(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
+    """Plain processes by name, as root and in the namespaces of the caller."""
+    with _running([], lines, os.getuid()) as first:
+        yield first
+
+
+@contextmanager
+def _running(place: list[str], lines: dict[str, list[str]], user: int) -> Iterator[subprocess.Popen[bytes]]:
+    _cache(user).mkdir(parents=True, exist_ok=True)
+    os.chown(_cache(user), user, user)
     code = "import json, sys; from benchmarks.on_gpu import one_pod; one_pod.main_process(json.loads(sys.argv[1]))"
-    process = subprocess.Popen([*_POD, sys.executable, "-c", code, json.dumps(lines)], start_new_session=True)
+    first = subprocess.Popen([*place, sys.executable, "-c", code, json.dumps(lines)], start_new_session=True)
     try:
-        yield process
+        yield first
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+
+
+def _cache(user: int) -> Path:
+    """Compiled kernels of a user."""
+    return FOLDER / f"cache-{user}"
 
 
 def _lines() -> dict[str, list[str]]:
@@ -113,9 +139,10 @@ def wait(pod: subprocess.Popen[bytes], name: str, port: int, seconds: float = 30
     raise SystemExit(f"{name} does not answer; its log:\n" + (FOLDER / f"{name}.log").read_text()[-6000:])
 
 
-def _complete(role: str, prompt: list[int], transfer: dict[str, Any]) -> dict[str, Any]:
+def complete(port: int, prompt: list[int], transfer: dict[str, Any]) -> dict[str, Any]:
+    """Ask the vLLM at a port for one token."""
     body = {"model": servers.MODEL, "prompt": prompt, "max_tokens": 1, "kv_transfer_params": transfer}
-    connection = http.client.HTTPConnection(servers.HOST, PORTS[role], timeout=60)
+    connection = http.client.HTTPConnection(servers.HOST, port, timeout=60)
     connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
     answer: dict[str, Any] = json.load(connection.getresponse())
     connection.close()
@@ -133,9 +160,8 @@ def _measure() -> None:
     before = _nvlink_gigabytes()
     for _ in range(PROMPTS):
         prompt = [random.randrange(3, 30000) for _ in range(TOKENS)]
-        remote = {"do_remote_decode": True, "do_remote_prefill": False}
-        answer = _complete("producer", prompt, remote)
-        _complete("consumer", prompt, answer["kv_transfer_params"])
+        answer = complete(PORTS["producer"], prompt, REMOTE_DECODE)
+        complete(PORTS["consumer"], prompt, answer["kv_transfer_params"])
     moved = servers.metric(PORTS["consumer"], "vllm:nixl_bytes_transferred_sum") / 1e9
     seconds = servers.metric(PORTS["consumer"], "vllm:nixl_xfer_time_seconds_sum")
     failed = servers.metric(PORTS["consumer"], "vllm:nixl_num_failed_transfers_total")

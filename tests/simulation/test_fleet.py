@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.advise.measured import FOURTH, LOADS, THIRD, Load
+from benchmarks.advise.measured import FIFTH, FOURTH, LOADS, THIRD, Load
 from benchmarks.advise.predicted import predicted
+from benchmarks.advise.saturation import OVERLOADS, Overload
+from benchmarks.advise.saturation import predicted as predicted_rate
 from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.transfer import TCP, Way
@@ -187,6 +189,20 @@ def test_loads_of_an_h100_are_predicted_with_the_shares_of_the_h200(load: Load) 
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
     assert times.whole == pytest.approx(load.whole, rel=0.05)
+
+
+@pytest.mark.parametrize("load", FIFTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.rate:g}")
+def test_loads_of_gpus_with_no_other_vllm_are_predicted(load: Load) -> None:
+    """Mixes of lengths and P pods that answer, too. In a mix, few requests are near the median of the first tokens."""
+    times = predicted(load)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.25 if load.others else 0.2)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
+    assert times.whole == pytest.approx(load.whole, rel=0.05)
+
+
+@pytest.mark.parametrize("overload", OVERLOADS, ids=lambda each: f"{each.way}-{each.load}")
+def test_the_rate_of_saturation_is_predicted(overload: Overload) -> None:
+    assert predicted_rate(overload) == pytest.approx(overload.finished, rel=0.1)
 
 
 def test_p_answers_whole_requests_while_d_has_many() -> None:
