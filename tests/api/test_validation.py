@@ -93,7 +93,25 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
         (
             {"decod": None},
             "decod",
+            "Unknown field. Did you mean decode? `kubectl explain pdi.spec --recursive` lists all fields.",
+        ),
+        (
+            {"replicas": 2},
+            "replicas",
+            (
+                "Unknown field. It is a field of spec.router, spec.decode, spec.parameter. "
+                "`kubectl explain pdi.spec --recursive` lists all fields."
+            ),
+        ),
+        (
+            {"engine": {"extraArgs": []}},
+            "engine.extraArgs",
             "Unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all fields.",
+        ),
+        (
+            {"decode": {"placement": {"tolerations": [{"keys": "a"}]}}},
+            "decode.placement.tolerations[0].keys",
+            "Unknown field. Did you mean key? `kubectl explain pdi.spec --recursive` lists all fields.",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from pdinference.api import names, partial
 from pdinference.api.bounds import broken_bound
 from pdinference.api.partial import parents, path
+from pdinference.api.unknown_fields import hint
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
 from pdinference.api.words import cut, sentence
@@ -165,7 +166,7 @@ def _read_known(
 def _partial(
     model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
 ) -> Reading[ResourceT]:
-    unfit = tuple(Problem(path(details["loc"]), sentence(details, short_name)) for details in errors)
+    unfit = tuple(_problem(model, details, short_name) for details in errors)
     left_out = [problem.field for problem in unfit]
     stand_ins = _STAND_INS.get(model, {})
     for _ in range(_ROUNDS):
@@ -181,6 +182,11 @@ def _partial(
         broken = (Problem(*rule) for rule in broken_rules(resource))
         return Reading(resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), reading.left_out)
     return Reading(None, unfit, tuple(left_out))
+
+
+def _problem(model: type[ApiModel], details: ErrorDetails, short_name: str) -> Problem:
+    meant = hint(model, details["loc"]) if details["type"] == _UNKNOWN else ""
+    return Problem(path(details["loc"]), sentence(details, short_name, meant))
 
 
 _UNKNOWN = "extra_forbidden"
