@@ -26,7 +26,7 @@ from pdinference.engine.scripts.calibrate import Measuring, Metrics, Server
 _PLAN: Final = Path("benchmarks/on_gpu/measured/defaults.yaml")
 _STREAMS: Final = (256, 192, 120)
 _PROMPT: Final = 64
-_PROBES: Final = "16/2@10+0.5+5"
+PROBES: Final = "16/2@10+0.5+5"
 """Requests beside the streams, for `benchmarks.on_gpu.loads`: hardly any work for the engine."""
 _LOADS: Final = ("16/600@15+8+10", "100/600@18+8+10", "100/600@21+8+10")
 """About 80, 95 and 110 % of an API server that takes 80 µs for a token, the last two with more than 128 running."""
@@ -76,7 +76,7 @@ async def _measure(server: Server, arguments: argparse.Namespace) -> None:
         begun = time.monotonic()
         async with measuring.held(number, _PROMPT, server.longest - _PROMPT - 1):
             began = {"running": number, "age_s": round(time.monotonic() - begun, 3)}
-            found["waits"].append(began | await _beside(server, _PROBES))
+            found["waits"].append(began | await _beside(server, PROBES))
             found["waits"][-1]["fixed_work_s"] = await _fixed_work()
         _write(arguments.out, found)
     for load in arguments.loads:
