@@ -25,6 +25,7 @@ class Load:
         gap: Gap between tokens, ms, at the 99th percentile.
         whole: Whole request, ms, at the median.
         saturated: Whether some part had more to do than it can. Then the times grow for as long as the load lasts.
+            D's API server had, by its CPU time, in three of them (`benchmarks.advise.full_api_servers`).
         fitted: Whether the calibration was fitted to it.
         fp8: Whether the KV cache was in FP8.
         tensor: Tensor parallelism: of one co-located engine, if 2.
@@ -101,13 +102,13 @@ _THIRD: Final = (
     Load("co-located", 1000, 250, 20, 4, 21, (44, 109), (7.03, 8.58), 30.9, 1793),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (671, 2074), (5.82, 6.05), 13.8, 1547),
     Load("co-located", 8000, 150, 4.5, 4, 32, (224, 520), (9.31, 21.33), 192.9, 1636),
-    Load("NVLink", 500, 1500, 10, 45, 20, (351, 1157), (17.22, 18.41), 23.9, 26135),
+    Load("NVLink", 500, 1500, 10, 45, 20, (351, 1157), (17.22, 18.41), 23.9, 26135, saturated=True),
     Load("co-located", 500, 1500, 10, 22, 20, (53, 127), (8.44, 8.89), 30.8, 12692),
     Load("NVLink", 1000, 250, 20, 4, 21, (90, 195), (6.07, 6.78), 10.4, 1608, fp8=True),
     Load("co-located", 1000, 250, 20, 4, 21, (46, 85), (7.13, 7.85), 32.1, 1824, fp8=True),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (631, 2001), (5.55, 5.72), 12.6, 1459, fp8=True),
     Load("co-located", 8000, 150, 4.5, 4, 32, (216, 528), (8.51, 20.51), 184.4, 1549, fp8=True),
-    Load("NVLink", 500, 1500, 10, 22, 20, (511, 2144), (10.51, 11.77), 17.0, 16248, fp8=True),
+    Load("NVLink", 500, 1500, 10, 22, 20, (511, 2144), (10.51, 11.77), 17.0, 16248, saturated=True, fp8=True),
     Load("co-located", 500, 1500, 10, 22, 20, (44, 96), (7.70, 7.87), 28.1, 11579, fp8=True),
     Load("co-located", 1000, 250, 20, 4, 21, (40, 81), (6.60, 7.90), 30.7, 1676, tensor=2),
     Load("co-located", 8000, 150, 3, 4, 24, (136, 321), (5.60, 8.39), 121.2, 990, tensor=2),
@@ -124,7 +125,7 @@ _FOURTH: Final = (
     Load("co-located", 1000, 250, 10, 4, 20, (41, 65), (8.01, 8.55), 27.0, 2037),
     Load("NVLink", 8000, 150, 2, 4, 20, (272, 402), (7.14, 7.46), 10.3, 1341),
     Load("co-located", 8000, 150, 2, 4, 20, (222, 249), (7.10, 9.87), 8.6, 1281),
-    Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, fp8=True),
+    Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, saturated=True, fp8=True),
     Load("NVLink", 500, 1500, 5, 25, 20, (84, 112), (8.13, 8.29), 21.7, 12268, answers=True),
     Load("NVLink", 2000, 600, 6, 12, 20, (129, 212), (9.36, 9.56), 19.6, 5751, answers=True),
     Load("NVLink", 1000, 250, 10, 4, 20, (88, 146), (7.58, 7.90), 10.0, 1985, answers=True),

@@ -91,18 +91,27 @@ def arrivals(load: Load, chance: random.Random) -> Iterator[tuple[float, list[in
         yield at, [chance.randrange(3, _WORDS) for _ in range(prompt)], answer
 
 
-def measure(url: str, loads: list[Load], seed: int = 1) -> None:
+def measure(url: str, loads: list[Load], seed: int = 1, *, each: bool = False) -> None:
     """Run loads, one after the other, and print what each gave."""
     with urlopen(f"{url}/v1/models", timeout=60) as answer:  # noqa: S310 - an address of the command line
         model = json.load(answer)["data"][0]["id"]
     for load in loads:
-        sys.stdout.write(json.dumps(asyncio.run(run([url], model, load, seed))) + "\n")
+        sys.stdout.write(json.dumps(asyncio.run(run([url], model, load, seed, each=each))) + "\n")
         sys.stdout.flush()
         time.sleep(_PAUSE_S)
 
 
-async def run(urls: list[str], model: str, load: Load, seed: int = 1) -> dict[str, Any]:
-    """Send a load to some servers in turn, and report its times in ms."""
+async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: bool = False) -> dict[str, Any]:
+    """Send a load, and report its times in ms.
+
+    Args:
+        urls: Of the servers, which get requests in turn.
+        model: Its name for the model.
+        load: What to send.
+        seed: Of the arrivals and prompts.
+        each: Whether to report every request, too: when it was sent, its time to the first token, its whole time (all
+            in seconds), and its events.
+    """
     bodies, requests = [], list[Request]()
     for at, prompt, answer in arrivals(load, random.Random(seed)):
         asked = {"model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, "temperature": 0}
@@ -117,7 +126,13 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1) -> dict[st
     for task in late:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return _report(load, requests, start + load.warm_up)
+    found = _report(load, requests, start + load.warm_up)
+    return found | {"each": [_times(request, start) for request in requests if request.ended]} if each else found
+
+
+def _times(request: Request, start: float) -> tuple[float, float, float, int]:
+    first, last = request.tokens[0] - request.sent, request.tokens[-1] - request.sent
+    return round(request.sent - start, 4), round(first, 4), round(last, 4), len(request.tokens)
 
 
 async def _ask(url: str, body: bytes, request: Request) -> None:
@@ -171,8 +186,9 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("loads", nargs="+", type=load_of)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--each", action="store_true", help="print every request, too")
     arguments = parser.parse_args()
-    measure(arguments.url.rstrip("/"), arguments.loads, arguments.seed)
+    measure(arguments.url.rstrip("/"), arguments.loads, arguments.seed, each=arguments.each)
 
 
 if __name__ == "__main__":

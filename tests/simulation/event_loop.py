@@ -2,10 +2,11 @@
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 Call = Callable[[], None]
+_PART = 128
 
 
 @dataclass
@@ -36,7 +37,9 @@ class EventLoop:
         self._now, next_step, next_request = 0.0, self.step, chance.expovariate(self.rate)
         self._ready: deque[Call] = deque()
         self._came: deque[list[float]] = deque()
-        self._unwritten = [0] * self.running
+        self._received: deque[list[float]] = deque()
+        self._handler, self._waits_for_step = self._handle_outputs(), True
+        self._unwritten = [False] * self.running
         self._computed: list[tuple[float, float]] = []
         while self._now < until:
             if not self._ready:
@@ -73,21 +76,41 @@ class EventLoop:
         return turn
 
     def _receive(self) -> None:
-        """Tokens of all steps that have ended."""
-        given: list[float] = []
-        while self._came:
-            given += self._came.popleft()
-            self._now += self.running * self.token * 0.3
-            self._unwritten = [number + 1 for number in self._unwritten]
-        streams = [stream for stream, number in enumerate(self._unwritten) if number]
-        self._ready += [self._write(stream) for stream in streams]
-        self._ready += [self._turn(came, self.turns[1], self._written) for came in given]
+        """Take the tokens of all steps that have ended: `process_outputs_socket` in vllm/v1/engine/core_client.py."""
+        self._received += self._came
+        self._came.clear()
+        if self._waits_for_step:
+            self._ready.append(self._go_on)
+        self._waits_for_step = False
+
+    def _go_on(self) -> None:
+        next(self._handler)
+
+    def _handle_outputs(self) -> Iterator[None]:
+        """`output_handler` in vllm/v1/engine/async_llm.py. A step that waits is begun without a turn of the loop."""
+        while True:
+            while not self._received:
+                self._waits_for_step = True
+                yield
+            given = self._received.popleft()
+            for start in range(0, self.running, _PART):
+                if start:
+                    self._ready.append(self._go_on)
+                    yield
+                self._process(range(start, min(start + _PART, self.running)))
+            self._ready += [self._turn(came, self.turns[1], self._written) for came in given]
+
+    def _process(self, streams: range) -> None:
+        """Give streams a token each. One that has not written the token before writes both as one event."""
+        self._now += len(streams) * self.token * 0.3
+        self._ready += [self._write(stream) for stream in streams if not self._unwritten[stream]]
+        for stream in streams:
+            self._unwritten[stream] = True
 
     def _write(self, stream: int) -> Call:
         def write() -> None:
-            if self._unwritten[stream]:
-                self._now += self.token * 0.7
-            self._unwritten[stream] = 0
+            self._now += self.token * 0.7
+            self._unwritten[stream] = False
 
         return write
 

@@ -37,8 +37,8 @@ def _by_formula(use: float) -> float:
     return median(times)
 
 
-def _servers(use: float, number: int = 1) -> ApiServers:
-    token = use * _STEP_S / _RUNNING
+def _servers(use: float, number: int = 1, running: int = _RUNNING, step: float = _STEP_S) -> ApiServers:
+    token = use * step / running
     return ApiServers(number, replace(SERVICE, token_out=token, step_out=0.0, request_cpu=_REQUEST_S, turns=20))
 
 
@@ -51,6 +51,16 @@ def test_an_api_server_with_time_left_delays_a_request_as_the_loop_does(use: flo
 def test_a_full_api_server_delays_a_request_by_all_tokens_for_each_turn(use: float) -> None:
     assert _by_formula(use) == pytest.approx(_by_turns(use), rel=0.1)
     assert _by_formula(use) > 6 * _by_formula(0.6)
+
+
+@pytest.mark.parametrize(("running", "step"), [(155, 0.010), (260, 0.017)])
+@pytest.mark.parametrize("use", [1.02, 1.05, 1.1])
+def test_above_128_requests_a_full_api_server_also_delays_by_its_backlog(running: int, step: float, use: float) -> None:
+    loop = EventLoop(running, step, use * step / running, _REQUEST_S, (16, 4), rate=_RATE)
+    servers, reading = _servers(use, running=running, step=step), _RATE * _REQUEST_S
+    backlogs = [second * (use + reading - 1) for second in range(1, 13)]
+    delays = [servers.waiting(running, step, 0.0, each, reading) + 2.5 * step + each for each in backlogs]
+    assert median(delays) == pytest.approx(median(loop.run(13).waits), rel=0.1)
 
 
 def test_two_api_servers_have_half_of_the_tokens_each() -> None:

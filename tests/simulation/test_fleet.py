@@ -83,8 +83,8 @@ def test_four_api_servers_of_d_are_no_faster_where_one_is_enough() -> None:
     assert four.outcome.whole.at(50) == pytest.approx(one.outcome.whole.at(50), rel=0.01)
     assert four.outcome.ttft.at(50) == pytest.approx(0.078, rel=0.15)
     assert four.outcome.whole.at(50) == pytest.approx(1.647, rel=0.08)
-    assert one.use.api_server == pytest.approx(0.32, rel=0.2)
-    assert 4 * four.use.api_server == pytest.approx(0.54, rel=0.2)
+    assert 0.32 <= one.use.api_server <= 0.51  # seven runs on two hosts
+    assert 4 * four.use.api_server / one.use.api_server == pytest.approx(0.54 / 0.32, rel=0.2)  # of one host
 
 
 def test_a_second_api_server_of_d_makes_first_tokens_of_a_full_one_sooner() -> None:

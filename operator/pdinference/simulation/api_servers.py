@@ -2,9 +2,10 @@
 
 An API server is one thread with an event loop. Each step of the engine gives it a token of each running request. The
 engine does not wait for it: messages between both are not limited (`make_zmq_socket` in vllm/utils/network_utils.py),
-so the work that is left can grow. A step of more than 128 requests is handled in parts, with a turn of the loop after
-each (`output_handler` in vllm/v1/engine/async_llm.py). Up to 128, a server that is behind writes the tokens of several
-steps as one event. A request takes many turns until its first token is written.
+so the work that is left can grow. A step of more than 128 requests is handled in parts, with a turn of the loop between
+them (`output_handler` in vllm/v1/engine/async_llm.py), and one after the last if no other step waits. Up to 128, a
+server that is behind writes the tokens of several steps as one event. A request takes many turns until its first token
+is written.
 """
 
 from dataclasses import dataclass
@@ -57,11 +58,12 @@ class ApiServers:
             reading: Share of time that requests take.
         """
         service, writing = self.service, self.writing(running) + reading * step
-        round_of_loop = writing / -(-running // (_PART * self.number))
+        parts = -(-running // (_PART * self.number))
         left, turn, seconds = service.turns, service.request_cpu / service.turns, 0.0
         while True:
             busy = min(backlog, step - passed)
-            turns = max(busy / round_of_loop, float(0 < busy == backlog))
+            rounds = parts - 1 if parts > 1 and backlog > writing else parts
+            turns = max(busy * rounds / writing, float(0 < busy == backlog))
             if turns >= left:
                 return max(0.0, seconds + busy * left / turns - service.request_cpu)
             left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
