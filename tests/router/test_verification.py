@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pdinference.api.names import (
     METRIC_VERIFICATION,
@@ -23,6 +24,7 @@ from pdinference.router import canary, verification
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.pods import Admission
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier
@@ -66,7 +68,7 @@ async def model(transfer: Transfer | None = None, *names: str) -> AsyncIterator[
 
 async def sent(world: Fleet, by: Canary) -> Outcome:
     pods = {pod.observed.name: pod for pod in world.pods}
-    return await by.send(pods["p"], pods["d"])
+    return await by.send(pods["p"], pods["d"], 60.0)
 
 
 async def once(verifier: Verifier, *, later: float = 7200.0) -> None:
@@ -233,13 +235,19 @@ async def test_a_pod_that_does_not_answer_is_no_wrong_answer(pod: str, fault: An
         assert (await sent(world, by)).state is Verification.FAILED
 
 
-async def test_a_canary_that_gets_no_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pod", ["p", "d"])
+async def test_a_canary_that_gets_no_answer_ends(pod: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
+    monkeypatch.setattr(canary, "_PARAMETER_S", 0.05)
     async with model() as (world, _, by):
-        world["p"].fault = hang
+        world[pod].fault = hang
         verifier = Verifier(world.pods, by, "Required")
         await once(verifier)
         assert Verification.FAILED in verifier.refusal
+        assert f"{pod} failed: no answer within 0.05 s" in verifier.refusal
+        (states, *_) = verifier.collect()
+        named = [sample.labels["decode"] for sample in states.samples if sample.value]
+        assert named == ["d" if pod == "d" else ""], "the fault is not that of D"
 
 
 async def test_a_p_pod_that_hands_nothing_over_leaves_the_prompt_to_d() -> None:
@@ -582,11 +590,10 @@ async def test_d_pods_that_never_answer_do_not_delay_one_that_joins(monkeypatch:
         second.cancel()
 
 
-async def test_the_time_for_a_canary_grows_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where P is overloaded, the first one to a D pod that joins may take longer than usual."""
+async def test_the_time_for_d_grows_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
     async with model() as (world, _, by):
-        world["p"].fault = hang
+        world["d"].fault = hang
         verifier = Verifier(world.pods, by, "Required")
         found = []
         for _ in range(5):
@@ -755,3 +762,167 @@ async def test_d_pods_that_serve_are_admitted_without_a_canary() -> None:
         await until(is_open, "requests may come")
         assert not served.ways
         opens.cancel()
+
+
+class Queue:
+    """P's queue: prompts wait in it until it is empty."""
+
+    def __init__(self, world: Fleet) -> None:
+        self._moves = asyncio.Event()
+        self._served = world["p"].fault
+        world["p"].fault = self._wait
+
+    async def _wait(self, request: web.Request) -> Any:
+        await self._moves.wait()
+        assert self._served is not None
+        return await self._served(request)
+
+    def empty(self) -> None:
+        self._moves.set()
+
+
+@asynccontextmanager
+async def joining(*names: str, now: list[float]) -> AsyncIterator[tuple[Fleet, KvModel, Verifier, Queue]]:
+    """D pods that join a revision that serves with d1, while prompts wait at P; and the verifier, which runs."""
+    async with model(None, "p", "d1", *names) as (world, served, by):
+        world.observe(*names)
+        verifier = Verifier(world.pods, by, "Required", clock=lambda: now[0])
+        await asyncio.gather(*(verifier.send(*pair) for pair in verifier.due()))
+        assert not verifier.refusal
+        queue = Queue(world)
+        world.observe()
+        runs = asyncio.create_task(verifier.forever())
+        try:
+            yield world, served, verifier, queue
+        finally:
+            runs.cancel()
+
+
+async def waits_for_parameter(world: Fleet, *names: str) -> None:
+    """Wait until the D pods have answered all that they are asked before P is."""
+
+    async def are_done() -> bool:
+        pods = [pod for pod in world.pods if pod.observed.name in names]
+        return all(world[name].lines[-1:] == ["POST /v1/completions"] for name in names) and not any(
+            pod.under_way for pod in pods
+        )
+
+    await until(are_done, "the canaries wait for P")
+
+
+async def rounds(verifier: Verifier) -> None:
+    """Let the verifier look at least once at what has changed."""
+    looked = asyncio.Event()
+    judge = verifier._judge
+
+    def noted() -> None:
+        judge()
+        looked.set()
+
+    verifier._judge = noted  # type: ignore[method-assign]
+    await asyncio.wait_for(looked.wait(), 10)
+    verifier._judge = judge  # type: ignore[method-assign]
+
+
+async def test_a_d_pod_that_joins_does_not_wait_for_an_overloaded_p() -> None:
+    """Its canary waits behind the prompts of clients, for minutes, just when its help is needed."""
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        await waits_for_parameter(world, "d2")
+        now[0] = verification._PATIENCE_S - 1
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+        now[0] = verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1", "d2"}
+        assert verifier.state is Verification.VERIFIED
+        queue.empty()
+
+        async def is_proven() -> bool:
+            return tried(served)[-1] == "d2" and all(
+                pod.admission is Admission.PROVEN for pod in world.pods if pod.observed.role is D
+            )
+
+        await until(is_proven, "the canary has passed")
+        assert not verifier.refusal
+
+
+async def test_more_d_pods_join_than_are_tried_at_once_while_p_is_overloaded() -> None:
+    now = [0.0]
+    names = [f"d{number}" for number in range(2, 9)]
+    async with joining(*names, now=now) as (world, _, verifier, _):
+        for waits in (names[:4], names[4:]):
+            await waits_for_parameter(world, *waits)
+            now[0] += verification._PATIENCE_S
+            await rounds(verifier)
+            assert entitled(world) >= {"d1", *waits}
+
+
+@pytest.mark.parametrize("fault", [Zeros, Nothing])
+async def test_a_d_pod_on_trust_with_a_fault_loses_its_requests(fault: type[Transfer]) -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        served.faulty["d2"] = fault()
+        await waits_for_parameter(world, "d2")
+        now[0] = verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1", "d2"}
+        queue.empty()
+
+        async def is_found() -> bool:
+            (states, *_) = verifier.collect()
+            return [sample.labels["decode"] for sample in states.samples if sample.value] == ["d2"]
+
+        await until(is_found, "the fault is found")
+        assert entitled(world) == {"d1"}
+        assert not verifier.refusal, "the revision serves"
+
+
+async def test_a_d_pod_that_does_not_answer_gets_no_requests_on_trust() -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, _, verifier, _):
+        world["d2"].fault = hang
+
+        async def is_asked() -> bool:
+            return bool(world["d2"].lines)
+
+        await until(is_asked, "the canary waits for D")
+        now[0] = 4 * verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+
+
+async def test_a_d_pod_whose_fault_is_known_gets_no_requests_on_trust() -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        served.faulty["d2"] = Nothing()
+        queue.empty()
+
+        async def is_found() -> bool:
+            return verifier.state is Verification.COMPUTED_BY_DECODE
+
+        await until(is_found, "the fault is found")
+        Queue(world)
+        await waits_for_parameter(world, "d2")
+        now[0] += verification._LONGEST_PAUSE_S + verification._PATIENCE_S
+        await rounds(verifier)
+        await waits_for_parameter(world, "d2")
+        now[0] += verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+
+
+async def test_a_new_revision_trusts_no_d_pod_before_it_opens() -> None:
+    now = [0.0]
+    async with model(None, "p", "d1", "d2") as (world, _, by):
+        Queue(world)
+        verifier = Verifier(world.pods, by, "Required", clock=lambda: now[0])
+        runs = asyncio.create_task(verifier.forever())
+        try:
+            await waits_for_parameter(world, "d1", "d2")
+            now[0] = 4 * verification._PATIENCE_S
+            await rounds(verifier)
+            assert Verification.PENDING in verifier.refusal
+            assert not any(pod.admitted for pod in world.pods)
+        finally:
+            runs.cancel()
