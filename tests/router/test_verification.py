@@ -250,6 +250,75 @@ async def test_a_canary_that_gets_no_answer_ends(pod: str, monkeypatch: pytest.M
         assert named == ["d" if pod == "d" else ""], "the fault is not that of D"
 
 
+NOT_JSON: Mapping[str, bytes] = {"no UTF-8": b'{"a": "\xff"}', "nested": b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}"}
+
+
+@pytest.mark.parametrize("pod", ["p", "d"])
+@pytest.mark.parametrize("answer", NOT_JSON)
+async def test_an_answer_that_is_no_json_ends_the_canary_and_not_the_router(pod: str, answer: str) -> None:
+    async def fault(request: web.Request) -> web.Response:
+        if (await request.json()).get("kv_transfer_params") is None:
+            return web.json_response({"choices": []})
+        return web.Response(body=NOT_JSON[answer], content_type="application/json")
+
+    async with model() as (world, _, by):
+        if pod == "p":
+            serves = world["p"].fault
+            assert serves is not None
+            world["p"].fault = lambda request: serves(request) if request.path == "/tokenize" else fault(request)
+        else:
+            serves = world["d"].fault
+            assert serves is not None
+            world["d"].fault = lambda request: serves(request) if request.method == "GET" else fault(request)
+        assert (await sent(world, by)).state is Verification.FAILED
+
+
+async def test_counters_that_cannot_be_read_any_more_say_nothing_of_the_transfer() -> None:
+    async with model() as (world, _, by):
+
+        class Unreadable(Transfer):
+            def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+                world["d"].metrics = "vllm:prompt_tokens_by_source_total{"
+                return super().__call__(sent)
+
+        served = KvModel(world, Unreadable())
+        found = await sent(world, by)
+        assert served.for_decode
+        assert found.state is Verification.FAILED, found.reason
+        assert "d failed: unreadable_metrics" in found.reason
+
+
+async def test_a_pod_that_loses_its_address_does_not_end_the_router() -> None:
+    """The kubelet removes it when the sandbox of a pod ends; a canary may be under way."""
+    async with model() as (world, _, by):
+
+        class Gone(Transfer):
+            times = 0
+
+            def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+                self.times += 1
+                if self.times == 2:
+                    found = {one.observed.uid: one.observed for one in world.engines.values()}
+                    found["uid-d"] = replace(found["uid-d"], address="", ready=False)
+                    world.pods.observe(found)
+                return super().__call__(sent)
+
+        KvModel(world, Gone())
+        found = await sent(world, by)
+        assert found.state is Verification.FAILED
+        assert "unreadable_metrics" in found.reason
+
+
+async def test_a_canary_that_passes_ends_the_pause_of_its_link() -> None:
+    async with model() as (world, _, by):
+        parameter, decode = (next(pod for pod in world.pods if pod.observed.name == name) for name in ("p", "d"))
+        links = by.dispatcher._links
+        links.failed(parameter, decode)
+        assert not links.usable(parameter, decode)
+        assert (await sent(world, by)).state is Verification.VERIFIED
+        assert links.usable(parameter, decode)
+
+
 async def test_a_p_pod_that_hands_nothing_over_leaves_the_prompt_to_d() -> None:
     async with model() as (world, served, by):
         served.hands_over = False

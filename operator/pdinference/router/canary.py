@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
@@ -25,7 +25,7 @@ from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.calls import REQUEST_ID, Call
 from pdinference.router.canary_prompts import NoPromptError, length, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
-from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.exchange import PodFailure, Stream, Whole, exchange, members
 from pdinference.router.pods import Pod
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.transfers import Counts, fetch_metrics, read_counts
@@ -49,7 +49,6 @@ _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
 _COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
 
-_T = TypeVar("_T")
 Distribution = Mapping[str, float]
 """Probabilities of the most likely first tokens, with the sum 1."""
 
@@ -164,7 +163,7 @@ class Canary:
         block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
         answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None, seconds=seconds)
-        longest = next((card.max_model_len for card in _decoded(answer, _Models).data if card.max_model_len), math.inf)
+        longest = next((card.max_model_len for card in members(answer, _Models).data if card.max_model_len), math.inf)
         if longest <= length(part):
             raise _NotApplicableError(f"the maximum length of {longest} tokens is below {length(part) + 1}")
         return part
@@ -215,16 +214,22 @@ class Canary:
             before: The reading.
             part: Tokens of such a part.
             clients: Whether D had requests of clients. They need not be split, so they may lower the share.
+
+        Raises:
+            PodFailure: D reports none of its counters any more.
         """
         if _ARRIVED not in before:
             return None
         whole, least = length(part), length(part) - part
+        counts: Counts = {}
         for pause in _COUNTERS_S:
             await asyncio.sleep(pause)
-            counts = await read_counts(decode, self.share)
+            counts = await read_counts(decode, self.share) or counts
             arrived, computed = (counts.get(of, 0.0) - before.get(of, 0.0) for of in (_ARRIVED, _COMPUTED))
             if arrived >= 2 * least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
+        if not counts:
+            raise _failure(decode, "unreadable_metrics")
         return False
 
     async def _reading(self, pod: Pod) -> Reading | None:
@@ -282,7 +287,7 @@ class _Tokenizer:
         answer = await _ask(self.session, self.pod, "POST", "/tokenize", body, seconds=_PARAMETER_S)
         if answer.status != HTTPStatus.OK:
             raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
-        return _decoded(answer, _Tokens).tokens
+        return members(answer, _Tokens).tokens
 
 
 @asynccontextmanager
@@ -296,9 +301,13 @@ async def _time(pod: Pod, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        failure = PodFailure(f"no answer within {seconds:g} s")
-        failure.pod = pod.observed.name
-        raise failure from None
+        raise _failure(pod, f"no answer within {seconds:g} s") from None
+
+
+def _failure(pod: Pod, reason: str) -> PodFailure:
+    found = PodFailure(reason)
+    found.pod = pod.observed.name
+    return found
 
 
 async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any, *, seconds: float) -> Whole:
@@ -321,7 +330,7 @@ def _accepted(answer: Whole | Stream) -> Whole:
 
 def _distribution(answer: Whole) -> Distribution | None:
     """Probabilities of the first token; None if the answer has none."""
-    choices = _decoded(answer, _Completion).choices
+    choices = members(answer, _Completion).choices
     logprobs = choices[0].logprobs if choices else None
     first = logprobs.top_logprobs[0] if logprobs is not None and logprobs.top_logprobs else None
     if first is None:
@@ -329,10 +338,3 @@ def _distribution(answer: Whole) -> Distribution | None:
     weights = {token: math.exp(min(value, 0.0)) for token, value in first.items()}
     whole = sum(weights.values())
     return {token: weight / whole for token, weight in weights.items()} if whole else None
-
-
-def _decoded(answer: Whole, form: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(answer.body, type=form)
-    except (msgspec.MsgspecError, RecursionError):
-        raise PodFailure("malformed_answer") from None
