@@ -156,7 +156,7 @@ class InPieces:
 
 async def test_a_body_is_held_once() -> None:
     """The limit on all bodies is that of the memory that they take."""
-    request = make_mocked_request("POST", "/v1/completions", payload=InPieces())
+    request = make_mocked_request("POST", "/v1/completions", payload=InPieces())  # type: ignore[arg-type]
     tracemalloc.start()
     try:
         async with Bodies(longest=2**24, most=2**24, seconds=5.0).body(request) as body:

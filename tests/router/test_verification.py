@@ -38,6 +38,7 @@ FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
 }
 FAULTY = [(fault, state) for state, faults in FAULTS.items() for fault in faults]
 ANSWERS = "vllm:request_generation_tokens"
+TOKENS = 448 + 224
 
 
 class Client:
@@ -97,8 +98,8 @@ async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
         assert (found.distance, found.limit) == (0, 0.15)
         first, second = served.for_decode
         assert served.alone[1:] == [first, second]  # the first one asks whether the model may be asked
-        assert all(first[at : at + 128] != second[at : at + 128] for at in range(0, 512, 128))
-        assert found.tokens == len(first) + len(second) == 2 * 576
+        assert all(first[at : at + 128] != second[at : at + 128] for at in range(0, len(second), 128))
+        assert found.tokens == len(first) + len(second) == TOKENS
 
 
 async def test_no_prompt_is_sent_twice() -> None:
@@ -119,7 +120,7 @@ async def test_each_fault_of_the_transfer_is_found(fault: type[Transfer], state:
 async def test_canaries_of_several_routers_do_not_add_up() -> None:
     """Two canaries of which half arrives have more tokens from P than one that arrives."""
     async with model(Half()) as (world, served, by):
-        served.others = [(288, 288)] * 2
+        served.others = [(112, 112), (224, 224)]
         assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
 
 
@@ -172,7 +173,7 @@ async def test_rounding_is_no_wrong_answer() -> None:
 )
 async def test_a_model_that_answers_alike_is_judged_by_counters(fault: type[Transfer], state: Verification) -> None:
     async with model(fault()) as (world, served, by):
-        served.sees = len
+        served.sees = lambda _kv: "alike"
         found = await sent(world, by)
         assert found.state is state
         assert (found.distance, found.limit) == (0, 0.15)
@@ -190,7 +191,7 @@ async def test_zeros_are_found_although_the_model_answers_both_prompts_alike() -
 async def test_without_counters_and_differences_nothing_is_claimed() -> None:
     async with model() as (world, served, by):
         world["d"].counters.clear()
-        served.counts, served.sees = False, len
+        served.counts, served.sees = False, lambda _kv: "alike"
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
 
 
@@ -217,9 +218,9 @@ async def test_a_model_that_cannot_be_asked_is_not_judged(path: str) -> None:
 
 async def test_a_short_model_is_not_judged() -> None:
     async with model() as (world, served, by):
-        served.longest = 576
+        served.longest = 448
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
-        served.longest = 577
+        served.longest = 449
         assert (await sent(world, by)).state is Verification.VERIFIED
 
 
@@ -256,20 +257,18 @@ NOT_JSON: Mapping[str, bytes] = {"no UTF-8": b'{"a": "\xff"}', "nested": b'{"a":
 @pytest.mark.parametrize("pod", ["p", "d"])
 @pytest.mark.parametrize("answer", NOT_JSON)
 async def test_an_answer_that_is_no_json_ends_the_canary_and_not_the_router(pod: str, answer: str) -> None:
-    async def fault(request: web.Request) -> web.Response:
+    serves: Any = None
+
+    async def fault(request: web.Request) -> Any:
+        if request.path in {"/tokenize", "/v1/models"}:
+            return await serves(request)
         if (await request.json()).get("kv_transfer_params") is None:
             return web.json_response({"choices": []})
         return web.Response(body=NOT_JSON[answer], content_type="application/json")
 
     async with model() as (world, _, by):
-        if pod == "p":
-            serves = world["p"].fault
-            assert serves is not None
-            world["p"].fault = lambda request: serves(request) if request.path == "/tokenize" else fault(request)
-        else:
-            serves = world["d"].fault
-            assert serves is not None
-            world["d"].fault = lambda request: serves(request) if request.method == "GET" else fault(request)
+        assert world[pod].fault is not None
+        serves, world[pod].fault = world[pod].fault, fault
         assert (await sent(world, by)).state is Verification.FAILED
 
 
@@ -351,7 +350,7 @@ async def test_it_becomes_ready_when_the_kv_cache_arrives() -> None:
 
         await until(ready, "the router is ready")
         assert await exported(world) == Verification.VERIFIED
-        assert await world.metric(METRIC_VERIFICATION_TOKENS) == 2 * 576
+        assert await world.metric(METRIC_VERIFICATION_TOKENS) == TOKENS
         assert await world.metric(METRIC_VERIFICATION_DISTANCE) == 0 < await world.metric(METRIC_VERIFICATION_LIMIT)
 
 

@@ -23,7 +23,7 @@ from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.calls import REQUEST_ID, Call
-from pdinference.router.canary_prompts import NoPromptError, length, prompts
+from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange, members
 from pdinference.router.pods import Pod
@@ -155,7 +155,7 @@ class Canary:
         alone = [await self._alone(parameter, _body(ids, logprobs)) for ids in (first, second)]
         clients |= bool(decode.under_way)
         arrived = await self._arrived(decode, before, part, clients=clients)
-        return _judged(2 * length(part), through, alone, arrived=arrived)
+        return _judged(sum(lengths(part)), through, alone, arrived=arrived)
 
     async def _part(self, decode: Pod, seconds: float) -> int:
         """Tokens of a part of the prompts: a block at least."""
@@ -164,8 +164,9 @@ class Canary:
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
         answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None, seconds=seconds)
         longest = next((card.max_model_len for card in members(answer, _Models).data if card.max_model_len), math.inf)
-        if longest <= length(part):
-            raise _NotApplicableError(f"the maximum length of {longest} tokens is below {length(part) + 1}")
+        needed = max(lengths(part)) + 1
+        if longest < needed:
+            raise _NotApplicableError(f"the maximum length of {longest} tokens is below {needed}")
         return part
 
     async def _logprobs(self, parameter: Pod, decode: Pod, seconds: float) -> int | None:
@@ -220,13 +221,14 @@ class Canary:
         """
         if _ARRIVED not in before:
             return None
-        whole, least = length(part), length(part) - part
+        whole = sum(lengths(part))
+        least = whole - 2 * part
         counts: Counts = {}
         for pause in _COUNTERS_S:
             await asyncio.sleep(pause)
             counts = await read_counts(decode, self.share) or counts
             arrived, computed = (counts.get(of, 0.0) - before.get(of, 0.0) for of in (_ARRIVED, _COMPUTED))
-            if arrived >= 2 * least and (clients or whole * arrived >= least * (arrived + computed)):
+            if arrived >= least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
         if not counts:
             raise _failure(decode, "unreadable_metrics")
