@@ -44,6 +44,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.redirects = ""
         self.probes = 0
         self.engine_id = ENGINE_ID
         self.steps: Iterator[int] = count()
@@ -84,6 +85,8 @@ class Engine:
 
     async def _health(self, _request: web.Request) -> web.Response:
         self.probes += 1
+        if self.redirects:
+            raise web.HTTPFound(self.redirects)
         if not self.healthy:
             await asyncio.Event().wait()
         return web.Response()

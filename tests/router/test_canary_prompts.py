@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pdinference.router.canary_prompts import length, prompts
+from pdinference.router.canary_prompts import lengths, prompts
 
 PART = 128
 
@@ -33,12 +33,12 @@ async def test_the_next_token_tells_the_prompts_apart(tokenizer: Callable[[str],
     answered = []
 
     async def tokenize(text: str, _opens: bool) -> list[int]:
-        if " The password of " in text:
+        if text.startswith(" The password of "):
             answered.append(tokenizer(text))
         return tokenizer(text)
 
     first, second = await prompts(PART, tokenize)
-    assert len(first) == len(second) == length(PART)
+    assert (len(first), len(second)) == lengths(PART) == (448, 224)
     following = [
         next(answer[at:] for at in range(len(answer), 0, -1) if first[-at:] == answer[:at]) for answer in answered
     ]
@@ -57,7 +57,21 @@ async def test_each_part_of_each_prompt_has_words_of_its_own() -> None:
         for prompt in await prompts(PART, tokenize)
         for at in range(0, len(prompt), PART)
     ]
-    assert len(parts) == 10
+    assert len(parts) == 6
     often = [{word for word, number in part.items() if number > 1} for part in parts]
     assert all(often)
     assert len(set.union(*often)) == sum(map(len, often))
+
+
+async def test_the_first_prompt_asks_for_a_later_part_and_the_second_one_for_its_first() -> None:
+    """A model that copies the answer notices hardly any other part."""
+
+    async def tokenize(text: str, _opens: bool) -> list[int]:
+        return of_bytes(text)
+
+    places = set()
+    for _ in range(20):
+        found = [bytes(prompt).index(b"The password of ") // PART for prompt in await prompts(PART, tokenize)]
+        assert found[1] == 0
+        places.add(found[0])
+    assert places == {1, 2}

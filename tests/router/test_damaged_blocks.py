@@ -1,8 +1,8 @@
 """Damage of any single block of KV cache is seen in the answers of a model that is not indifferent to its prompt."""
 
 import copy
-import math
 import random
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -57,32 +57,36 @@ def answer(served: Any, prompt: list[int], cache: Any) -> dict[str, float]:
     return dict(zip(map(str, tokens.tolist()), (weights / weights.sum()).tolist(), strict=True))
 
 
-def damaged(cache: Any, other: Any, block: int) -> Any:
+def damaged(cache: Any, other: Any, place: slice) -> Any:
     """KV cache with a block of another one; of zeros without another one."""
     found = copy.deepcopy(cache)
-    place = slice(block * BLOCK, (block + 1) * BLOCK)
     for number, layer in enumerate(found.layers):
         layer.keys[:, :, place] = 0 if other is None else other.layers[number].keys[:, :, place]
         layer.values[:, :, place] = 0 if other is None else other.layers[number].values[:, :, place]
     return found
 
 
+def places(prompt: list[int]) -> dict[str, slice]:
+    """The blocks of a prompt: the full ones by number, and the last one."""
+    full = len(prompt) // BLOCK
+    found = {f"block {block}": slice(block * BLOCK, (block + 1) * BLOCK) for block in range(full)}
+    return {**found, "last": slice(full * BLOCK, len(prompt) - 1)}
+
+
 @pytest.mark.parametrize("zeros", [True, False])
 async def test_damage_of_each_single_block_is_found(zeros: bool) -> None:
     random.seed(1)
     served = model()
-    found: dict[int, int] = {}
+    found: Counter[str] = Counter()
     for _ in range(CANARIES):
-        asked = await prompts(BLOCK, of_bytes)
-        caches = [prefill(served, prompt) for prompt in asked]
-        for block in range(math.ceil(len(asked[0]) / BLOCK)):
-            apart = [
-                distance(
-                    answer(served, prompt, cache),
-                    answer(served, prompt, damaged(cache, None if zeros else other, block)),
-                )
-                for prompt, cache, other in zip(asked, caches, reversed(caches), strict=True)
-            ]
-            found[block] = found.get(block, 0) + (max(apart) > canary._LIMIT)
-    assert len(found) == 5
+        asked, others = await prompts(BLOCK, of_bytes), await prompts(BLOCK, of_bytes)
+        apart: defaultdict[str, float] = defaultdict(float)
+        for prompt, other in zip(asked, others, strict=True):
+            cache, wrong = prefill(served, prompt), None if zeros else prefill(served, other)
+            right = answer(served, prompt, cache)
+            for name, place in places(prompt).items():
+                seen = distance(right, answer(served, prompt, damaged(cache, wrong, place)))
+                apart[name] = max(apart[name], seen)
+        found.update(name for name, seen in apart.items() if seen > canary._LIMIT)
+    assert set(found) == {"block 0", "block 1", "block 2", "last"}
     assert min(found.values()) >= CANARIES - 1, found

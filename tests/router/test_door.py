@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from pdinference.router.bodies import Bodies
 from pdinference.router.relay import Relay
 from pdinference.router.server import Limits
 from tests.integration.world import until
@@ -139,6 +142,29 @@ async def test_bytes_of_all_bodies_are_limited() -> None:
         world["d"].go_on.set()
         assert (await asked)[0] == 200
         assert (await world.post(large))[0] == 200
+
+
+class InPieces:
+    """A body that comes in eight pieces."""
+
+    size = 2**23
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for _ in range(8):
+            yield bytes(self.size // 8)
+
+
+async def test_a_body_is_held_once() -> None:
+    """The limit on all bodies is that of the memory that they take."""
+    request = make_mocked_request("POST", "/v1/completions", payload=InPieces())  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        async with Bodies(longest=2**24, most=2**24, seconds=5.0).body(request) as body:
+            assert len(body) == InPieces.size
+            held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.2 * InPieces.size
 
 
 async def test_a_slow_body_is_given_up(world: Fleet) -> None:

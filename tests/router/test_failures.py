@@ -341,6 +341,17 @@ async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> Non
         assert b"hung" in got
 
 
+async def test_probes_follow_no_pod_to_another_server() -> None:
+    """Pods are not trusted, and the router reaches what their author may not."""
+    async with fleet("p", "d1", "d2", silence=0.1) as world:
+        probes = world["p"].probes
+        world["d1"].fault, world["d1"].redirects = engines.hang, f"http://127.0.0.1:{world['p'].port}/health"
+        asked = await under_way(world, "d1", without="d2")
+        code, _, body = await asyncio.wait_for(asked, 30)
+        assert (code, body["by"]) == (200, "d2")
+        assert world["p"].probes == probes
+
+
 async def test_a_stalled_engine_behind_a_healthy_server_fails() -> None:
     async with fleet("p", "d1", "d2", silence=0.3, stall=1.2) as world:
         world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)

@@ -7,11 +7,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from multidict import CIMultiDict
 
 from pdinference.router.calls import read_call
 from pdinference.router.migration import can_migrate
-from tests.router.engines import Engine, Fleet, fleet, status
+from tests.router.engines import Engine, Fleet, events, fleet, status
 from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking
 
 
@@ -53,6 +54,19 @@ async def test_the_answer_is_that_of_an_undisturbed_stream_wherever_it_broke(pat
             for pod in world.pods:
                 world.pods.worked(pod)
         assert await world.metric("pdinference_router_migrations_total") > 10
+
+
+async def test_an_event_that_is_no_utf_8_ends_with_an_error_that_the_client_can_read() -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        await response.write(b'data: {"choices": [{"text": "\xff"}]}\n\n')
+        return response
+
+    async with fleet("p", "d", rules={"migration": True}) as world:
+        world["d"].fault = broken
+        async with world.client.post(world.url + COMPLETIONS, json=asking(COMPLETIONS)) as answer:
+            assert b'"error"' in await answer.content.readuntil(b"\n\n")
+        assert await world.metric('pdinference_router_requests_total{client="",outcome="cut"') == 1
 
 
 async def test_a_stream_survives_several_pods() -> None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pdinference.api.names import (
     METRIC_VERIFICATION,
@@ -23,6 +24,7 @@ from pdinference.router import canary, verification
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.pods import Admission
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier
@@ -36,6 +38,7 @@ FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
 }
 FAULTY = [(fault, state) for state, faults in FAULTS.items() for fault in faults]
 ANSWERS = "vllm:request_generation_tokens"
+TOKENS = 448 + 224
 
 
 class Client:
@@ -66,7 +69,7 @@ async def model(transfer: Transfer | None = None, *names: str) -> AsyncIterator[
 
 async def sent(world: Fleet, by: Canary) -> Outcome:
     pods = {pod.observed.name: pod for pod in world.pods}
-    return await by.send(pods["p"], pods["d"])
+    return await by.send(pods["p"], pods["d"], 60.0)
 
 
 async def once(verifier: Verifier, *, later: float = 7200.0) -> None:
@@ -95,8 +98,8 @@ async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
         assert (found.distance, found.limit) == (0, 0.15)
         first, second = served.for_decode
         assert served.alone[1:] == [first, second]  # the first one asks whether the model may be asked
-        assert all(first[at : at + 128] != second[at : at + 128] for at in range(0, 512, 128))
-        assert found.tokens == len(first) + len(second) == 2 * 576
+        assert all(first[at : at + 128] != second[at : at + 128] for at in range(0, len(second), 128))
+        assert found.tokens == len(first) + len(second) == TOKENS
 
 
 async def test_no_prompt_is_sent_twice() -> None:
@@ -117,7 +120,7 @@ async def test_each_fault_of_the_transfer_is_found(fault: type[Transfer], state:
 async def test_canaries_of_several_routers_do_not_add_up() -> None:
     """Two canaries of which half arrives have more tokens from P than one that arrives."""
     async with model(Half()) as (world, served, by):
-        served.others = [(288, 288)] * 2
+        served.others = [(112, 112), (224, 224)]
         assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
 
 
@@ -170,7 +173,7 @@ async def test_rounding_is_no_wrong_answer() -> None:
 )
 async def test_a_model_that_answers_alike_is_judged_by_counters(fault: type[Transfer], state: Verification) -> None:
     async with model(fault()) as (world, served, by):
-        served.sees = len
+        served.sees = lambda _kv: "alike"
         found = await sent(world, by)
         assert found.state is state
         assert (found.distance, found.limit) == (0, 0.15)
@@ -188,7 +191,7 @@ async def test_zeros_are_found_although_the_model_answers_both_prompts_alike() -
 async def test_without_counters_and_differences_nothing_is_claimed() -> None:
     async with model() as (world, served, by):
         world["d"].counters.clear()
-        served.counts, served.sees = False, len
+        served.counts, served.sees = False, lambda _kv: "alike"
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
 
 
@@ -215,9 +218,9 @@ async def test_a_model_that_cannot_be_asked_is_not_judged(path: str) -> None:
 
 async def test_a_short_model_is_not_judged() -> None:
     async with model() as (world, served, by):
-        served.longest = 576
+        served.longest = 448
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
-        served.longest = 577
+        served.longest = 449
         assert (await sent(world, by)).state is Verification.VERIFIED
 
 
@@ -233,13 +236,86 @@ async def test_a_pod_that_does_not_answer_is_no_wrong_answer(pod: str, fault: An
         assert (await sent(world, by)).state is Verification.FAILED
 
 
-async def test_a_canary_that_gets_no_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pod", ["p", "d"])
+async def test_a_canary_that_gets_no_answer_ends(pod: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
+    monkeypatch.setattr(canary, "_PARAMETER_S", 0.05)
     async with model() as (world, _, by):
-        world["p"].fault = hang
+        world[pod].fault = hang
         verifier = Verifier(world.pods, by, "Required")
         await once(verifier)
         assert Verification.FAILED in verifier.refusal
+        assert f"{pod} failed: no answer within 0.05 s" in verifier.refusal
+        (states, *_) = verifier.collect()
+        named = [sample.labels["decode"] for sample in states.samples if sample.value]
+        assert named == ["d" if pod == "d" else ""], "the fault is not that of D"
+
+
+NOT_JSON: Mapping[str, bytes] = {"no UTF-8": b'{"a": "\xff"}', "nested": b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}"}
+
+
+@pytest.mark.parametrize("pod", ["p", "d"])
+@pytest.mark.parametrize("answer", NOT_JSON)
+async def test_an_answer_that_is_no_json_ends_the_canary_and_not_the_router(pod: str, answer: str) -> None:
+    serves: Any = None
+
+    async def fault(request: web.Request) -> Any:
+        if request.path in {"/tokenize", "/v1/models"}:
+            return await serves(request)
+        if (await request.json()).get("kv_transfer_params") is None:
+            return web.json_response({"choices": []})
+        return web.Response(body=NOT_JSON[answer], content_type="application/json")
+
+    async with model() as (world, _, by):
+        assert world[pod].fault is not None
+        serves, world[pod].fault = world[pod].fault, fault
+        assert (await sent(world, by)).state is Verification.FAILED
+
+
+async def test_counters_that_cannot_be_read_any_more_say_nothing_of_the_transfer() -> None:
+    async with model() as (world, _, by):
+
+        class Unreadable(Transfer):
+            def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+                world["d"].metrics = "vllm:prompt_tokens_by_source_total{"
+                return super().__call__(sent)
+
+        served = KvModel(world, Unreadable())
+        found = await sent(world, by)
+        assert served.for_decode
+        assert found.state is Verification.FAILED, found.reason
+        assert "d failed: unreadable_metrics" in found.reason
+
+
+async def test_a_pod_that_loses_its_address_does_not_end_the_router() -> None:
+    """The kubelet removes it when the sandbox of a pod ends; a canary may be under way."""
+    async with model() as (world, _, by):
+
+        class Gone(Transfer):
+            times = 0
+
+            def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+                self.times += 1
+                if self.times == 2:
+                    found = {one.observed.uid: one.observed for one in world.engines.values()}
+                    found["uid-d"] = replace(found["uid-d"], address="", ready=False)
+                    world.pods.observe(found)
+                return super().__call__(sent)
+
+        KvModel(world, Gone())
+        found = await sent(world, by)
+        assert found.state is Verification.FAILED
+        assert "unreadable_metrics" in found.reason
+
+
+async def test_a_canary_that_passes_ends_the_pause_of_its_link() -> None:
+    async with model() as (world, _, by):
+        parameter, decode = (next(pod for pod in world.pods if pod.observed.name == name) for name in ("p", "d"))
+        links = by.dispatcher._links
+        links.failed(parameter, decode)
+        assert not links.usable(parameter, decode)
+        assert (await sent(world, by)).state is Verification.VERIFIED
+        assert links.usable(parameter, decode)
 
 
 async def test_a_p_pod_that_hands_nothing_over_leaves_the_prompt_to_d() -> None:
@@ -274,7 +350,7 @@ async def test_it_becomes_ready_when_the_kv_cache_arrives() -> None:
 
         await until(ready, "the router is ready")
         assert await exported(world) == Verification.VERIFIED
-        assert await world.metric(METRIC_VERIFICATION_TOKENS) == 2 * 576
+        assert await world.metric(METRIC_VERIFICATION_TOKENS) == TOKENS
         assert await world.metric(METRIC_VERIFICATION_DISTANCE) == 0 < await world.metric(METRIC_VERIFICATION_LIMIT)
 
 
@@ -582,11 +658,10 @@ async def test_d_pods_that_never_answer_do_not_delay_one_that_joins(monkeypatch:
         second.cancel()
 
 
-async def test_the_time_for_a_canary_grows_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where P is overloaded, the first one to a D pod that joins may take longer than usual."""
+async def test_the_time_for_d_grows_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
     async with model() as (world, _, by):
-        world["p"].fault = hang
+        world["d"].fault = hang
         verifier = Verifier(world.pods, by, "Required")
         found = []
         for _ in range(5):
@@ -755,3 +830,167 @@ async def test_d_pods_that_serve_are_admitted_without_a_canary() -> None:
         await until(is_open, "requests may come")
         assert not served.ways
         opens.cancel()
+
+
+class Queue:
+    """P's queue: prompts wait in it until it is empty."""
+
+    def __init__(self, world: Fleet) -> None:
+        self._moves = asyncio.Event()
+        self._served = world["p"].fault
+        world["p"].fault = self._wait
+
+    async def _wait(self, request: web.Request) -> Any:
+        await self._moves.wait()
+        assert self._served is not None
+        return await self._served(request)
+
+    def empty(self) -> None:
+        self._moves.set()
+
+
+@asynccontextmanager
+async def joining(*names: str, now: list[float]) -> AsyncIterator[tuple[Fleet, KvModel, Verifier, Queue]]:
+    """D pods that join a revision that serves with d1, while prompts wait at P; and the verifier, which runs."""
+    async with model(None, "p", "d1", *names) as (world, served, by):
+        world.observe(*names)
+        verifier = Verifier(world.pods, by, "Required", clock=lambda: now[0])
+        await asyncio.gather(*(verifier.send(*pair) for pair in verifier.due()))
+        assert not verifier.refusal
+        queue = Queue(world)
+        world.observe()
+        runs = asyncio.create_task(verifier.forever())
+        try:
+            yield world, served, verifier, queue
+        finally:
+            runs.cancel()
+
+
+async def waits_for_parameter(world: Fleet, *names: str) -> None:
+    """Wait until the D pods have answered all that they are asked before P is."""
+
+    async def are_done() -> bool:
+        pods = [pod for pod in world.pods if pod.observed.name in names]
+        return all(world[name].lines[-1:] == ["POST /v1/completions"] for name in names) and not any(
+            pod.under_way for pod in pods
+        )
+
+    await until(are_done, "the canaries wait for P")
+
+
+async def rounds(verifier: Verifier) -> None:
+    """Let the verifier look at least once at what has changed."""
+    looked = asyncio.Event()
+    judge = verifier._judge
+
+    def noted() -> None:
+        judge()
+        looked.set()
+
+    verifier._judge = noted  # type: ignore[method-assign]
+    await asyncio.wait_for(looked.wait(), 10)
+    verifier._judge = judge  # type: ignore[method-assign]
+
+
+async def test_a_d_pod_that_joins_does_not_wait_for_an_overloaded_p() -> None:
+    """Its canary waits behind the prompts of clients, for minutes, just when its help is needed."""
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        await waits_for_parameter(world, "d2")
+        now[0] = verification._PATIENCE_S - 1
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+        now[0] = verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1", "d2"}
+        assert verifier.state is Verification.VERIFIED
+        queue.empty()
+
+        async def is_proven() -> bool:
+            return tried(served)[-1] == "d2" and all(
+                pod.admission is Admission.PROVEN for pod in world.pods if pod.observed.role is D
+            )
+
+        await until(is_proven, "the canary has passed")
+        assert not verifier.refusal
+
+
+async def test_more_d_pods_join_than_are_tried_at_once_while_p_is_overloaded() -> None:
+    now = [0.0]
+    names = [f"d{number}" for number in range(2, 9)]
+    async with joining(*names, now=now) as (world, _, verifier, _):
+        for waits in (names[:4], names[4:]):
+            await waits_for_parameter(world, *waits)
+            now[0] += verification._PATIENCE_S
+            await rounds(verifier)
+            assert entitled(world) >= {"d1", *waits}
+
+
+@pytest.mark.parametrize("fault", [Zeros, Nothing])
+async def test_a_d_pod_on_trust_with_a_fault_loses_its_requests(fault: type[Transfer]) -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        served.faulty["d2"] = fault()
+        await waits_for_parameter(world, "d2")
+        now[0] = verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1", "d2"}
+        queue.empty()
+
+        async def is_found() -> bool:
+            (states, *_) = verifier.collect()
+            return [sample.labels["decode"] for sample in states.samples if sample.value] == ["d2"]
+
+        await until(is_found, "the fault is found")
+        assert entitled(world) == {"d1"}
+        assert not verifier.refusal, "the revision serves"
+
+
+async def test_a_d_pod_that_does_not_answer_gets_no_requests_on_trust() -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, _, verifier, _):
+        world["d2"].fault = hang
+
+        async def is_asked() -> bool:
+            return bool(world["d2"].lines)
+
+        await until(is_asked, "the canary waits for D")
+        now[0] = 4 * verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+
+
+async def test_a_d_pod_whose_fault_is_known_gets_no_requests_on_trust() -> None:
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        served.faulty["d2"] = Nothing()
+        queue.empty()
+
+        async def is_found() -> bool:
+            return verifier.state is Verification.COMPUTED_BY_DECODE
+
+        await until(is_found, "the fault is found")
+        Queue(world)
+        await waits_for_parameter(world, "d2")
+        now[0] += verification._LONGEST_PAUSE_S + verification._PATIENCE_S
+        await rounds(verifier)
+        await waits_for_parameter(world, "d2")
+        now[0] += verification._PATIENCE_S
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+
+
+async def test_a_new_revision_trusts_no_d_pod_before_it_opens() -> None:
+    now = [0.0]
+    async with model(None, "p", "d1", "d2") as (world, _, by):
+        Queue(world)
+        verifier = Verifier(world.pods, by, "Required", clock=lambda: now[0])
+        runs = asyncio.create_task(verifier.forever())
+        try:
+            await waits_for_parameter(world, "d1", "d2")
+            now[0] = 4 * verification._PATIENCE_S
+            await rounds(verifier)
+            assert Verification.PENDING in verifier.refusal
+            assert not any(pod.admitted for pod in world.pods)
+        finally:
+            runs.cancel()

@@ -42,9 +42,10 @@ class Bodies:
         """
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise MalformedError("A compressed body is not supported.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-        before, chunks, length = request.content_length or 0, [], 0
-        if before > self._longest:
+        if (request.content_length or 0) > self._longest:
             raise self._too_long()
+        chunks: list[bytes] = []
+        length = 0
         try:
             try:
                 async with asyncio.timeout(self._seconds):
@@ -61,7 +62,9 @@ class Bodies:
             except TimeoutError:
                 message = f"The body did not come within {self._seconds:g} s."
                 raise MalformedError(message, HTTPStatus.REQUEST_TIMEOUT) from None
-            yield b"".join(chunks)
+            body = b"".join(chunks)
+            chunks.clear()  # or each body would be held twice
+            yield body
         finally:
             self.held -= length
 

@@ -6,11 +6,11 @@ what P answers to the two prompts.
 
 import asyncio
 import math
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
@@ -23,9 +23,9 @@ from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.calls import REQUEST_ID, Call
-from pdinference.router.canary_prompts import NoPromptError, length, prompts
+from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
-from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.exchange import PodFailure, Stream, Whole, exchange, members
 from pdinference.router.pods import Pod
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.transfers import Counts, fetch_metrics, read_counts
@@ -41,12 +41,14 @@ _LIMIT: Final = 0.15
 was 0.084, and the least of 20 with a damaged block 0.19 (ADR 0021)."""
 _TELLS_APART: Final = 2 * _LIMIT
 """Distance between the answers to the two prompts, from which on answers alone show which prompt D had."""
+_PARAMETER_S: Final = 480.0
+"""Time for each answer of P. Under load a canary waits for its turn like other prompts, and one that begins again waits
+from the start. P pods that hang are found by the monitor, in a minute at most."""
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
 _COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
 
-_T = TypeVar("_T")
 Distribution = Mapping[str, float]
 """Probabilities of the most likely first tokens, with the sum 1."""
 
@@ -61,6 +63,7 @@ class Outcome:
         tokens: Prompt tokens of both prompts.
         distance: Largest distance between the answers of P alone, and through P and D.
         limit: Distance above which they are different.
+        by_parameter: Whether it was P that failed, so that nothing is known of D.
     """
 
     state: Verification
@@ -68,6 +71,7 @@ class Outcome:
     tokens: int = 0
     distance: float = math.nan
     limit: float = math.nan
+    by_parameter: bool = False
 
 
 class _NotApplicableError(Exception):
@@ -113,16 +117,23 @@ class Canary:
             raise _NotApplicableError("D gets whole requests")
         return handover
 
-    async def send(self, parameter: Pod, decode: Pod) -> Outcome:
-        """Send one canary through a P and a D pod."""
+    async def send(self, parameter: Pod, decode: Pod, seconds: float) -> Outcome:
+        """Send one canary through a P and a D pod.
+
+        Args:
+            parameter: The P pod.
+            decode: The D pod. What it can answer alone, it is asked before P is.
+            seconds: Time for each answer of D.
+        """
         try:
-            return await self._send(parameter, decode)
+            return await self._send(parameter, decode, seconds)
         except (_NotApplicableError, NoPromptError) as error:
             return Outcome(Verification.NOT_APPLICABLE, str(error))
         except HandoverError as error:
             return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
         except PodFailure as failure:
-            return Outcome(Verification.FAILED, f"{failure.pod or 'a pod'} failed: {failure.reason}")
+            words = f"{failure.pod or 'a pod'} failed: {failure.reason}"
+            return Outcome(Verification.FAILED, words, by_parameter=failure.pod == parameter.observed.name)
         except RefusedError as error:
             return Outcome(Verification.FAILED, f"a pod answered with status {error.answer.status}")
 
@@ -132,57 +143,66 @@ class Canary:
         answers = reading.answer_lengths if reading is not None else None
         return answers is not None and answers.total > answers.count
 
-    async def _send(self, parameter: Pod, decode: Pod) -> Outcome:
-        part = await self._part(decode)
-        logprobs = await self._logprobs(parameter, decode)
+    async def _send(self, parameter: Pod, decode: Pod, seconds: float) -> Outcome:
+        part = await self._part(decode, seconds)
+        logprobs = await self._logprobs(parameter, decode, seconds)
         first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
         clients = bool(decode.under_way)
         before = await read_counts(decode, self.share)
         # P computes each prompt for D first: its own answer, after that, is from no other KV cache than the one that
         # it handed over, or with a salt from none.
-        through = [await self._through(parameter, decode, _body(ids, logprobs)) for ids in (first, second)]
+        through = [await self._through(parameter, decode, _body(ids, logprobs), seconds) for ids in (first, second)]
         alone = [await self._alone(parameter, _body(ids, logprobs)) for ids in (first, second)]
         clients |= bool(decode.under_way)
         arrived = await self._arrived(decode, before, part, clients=clients)
-        return _judged(2 * length(part), through, alone, arrived=arrived)
+        return _judged(sum(lengths(part)), through, alone, arrived=arrived)
 
-    async def _part(self, decode: Pod) -> int:
+    async def _part(self, decode: Pod, seconds: float) -> int:
         """Tokens of a part of the prompts: a block at least."""
         reading = await self._reading(decode)
         block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
-        answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None)
-        longest = next((card.max_model_len for card in _decoded(answer, _Models).data if card.max_model_len), math.inf)
-        if longest <= length(part):
-            raise _NotApplicableError(f"the maximum length of {longest} tokens is below {length(part) + 1}")
+        answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None, seconds=seconds)
+        longest = next((card.max_model_len for card in members(answer, _Models).data if card.max_model_len), math.inf)
+        needed = max(lengths(part)) + 1
+        if longest < needed:
+            raise _NotApplicableError(f"the maximum length of {longest} tokens is below {needed}")
         return part
 
-    async def _logprobs(self, parameter: Pod, decode: Pod) -> int | None:
+    async def _logprobs(self, parameter: Pod, decode: Pod, seconds: float) -> int | None:
         """Number of probabilities that both pods may be asked for; None for none."""
-        answers = [await self._completion(pod, _body("a", _MOST_LIKELY)) for pod in (parameter, decode)]
+        asked = _body("a", _MOST_LIKELY)
+        answers = [
+            await self._completion(decode, asked, seconds),
+            await self._completion(parameter, asked, _PARAMETER_S),
+        ]
         if all(answer.status == HTTPStatus.OK for answer in answers):
             return _MOST_LIKELY
-        answer = await self._completion(parameter, _body("a", None))
+        answer = await self._completion(parameter, _body("a", None), _PARAMETER_S)
         if answer.status != HTTPStatus.OK:
             raise _NotApplicableError(f"{_COMPLETIONS} answers with status {answer.status}")
         return None
 
-    async def _through(self, parameter: Pod, decode: Pod, body: Mapping[str, Any]) -> Distribution | None:
+    async def _through(
+        self, parameter: Pod, decode: Pod, body: Mapping[str, Any], seconds: float
+    ) -> Distribution | None:
         """The answer through P and D."""
         record = Record(f"canary-{uuid4()}", self.telemetry)
         headers = CIMultiDict({REQUEST_ID: record.request_id, "Content-Type": "application/json"})
         call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
-        prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
-        async with AsyncExitStack() as stack:
+        async with _time(parameter, _PARAMETER_S):
+            prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
+        async with _time(decode, seconds), AsyncExitStack() as stack:
             answer = await self.dispatcher.decode(stack, decode, call, record, prefilled)
         return _distribution(_accepted(answer))
 
     async def _alone(self, parameter: Pod, body: Mapping[str, Any]) -> Distribution | None:
         """The answer of P. The salt keeps it from KV cache that it has."""
-        return _distribution(_accepted(await self._completion(parameter, {**body, "cache_salt": str(uuid4())})))
+        salted = {**body, "cache_salt": str(uuid4())}
+        return _distribution(_accepted(await self._completion(parameter, salted, _PARAMETER_S)))
 
-    async def _completion(self, pod: Pod, body: Mapping[str, Any]) -> Whole:
-        return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body)
+    async def _completion(self, pod: Pod, body: Mapping[str, Any], seconds: float) -> Whole:
+        return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body, seconds=seconds)
 
     async def _arrived(self, decode: Pod, before: Counts, part: int, *, clients: bool) -> bool | None:
         """Whether both prompts came from P, by what D counted since a reading; None if it does not count that.
@@ -195,16 +215,23 @@ class Canary:
             before: The reading.
             part: Tokens of such a part.
             clients: Whether D had requests of clients. They need not be split, so they may lower the share.
+
+        Raises:
+            PodFailure: D reports none of its counters any more.
         """
         if _ARRIVED not in before:
             return None
-        whole, least = length(part), length(part) - part
+        whole = sum(lengths(part))
+        least = whole - 2 * part
+        counts: Counts = {}
         for pause in _COUNTERS_S:
             await asyncio.sleep(pause)
-            counts = await read_counts(decode, self.share)
+            counts = await read_counts(decode, self.share) or counts
             arrived, computed = (counts.get(of, 0.0) - before.get(of, 0.0) for of in (_ARRIVED, _COMPUTED))
-            if arrived >= 2 * least and (clients or whole * arrived >= least * (arrived + computed)):
+            if arrived >= least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
+        if not counts:
+            raise _failure(decode, "unreadable_metrics")
         return False
 
     async def _reading(self, pod: Pod) -> Reading | None:
@@ -258,16 +285,37 @@ class _Tokenizer:
     pod: Pod
 
     async def __call__(self, text: str, opens: bool) -> list[int]:
-        answer = await _ask(self.session, self.pod, "POST", "/tokenize", {"prompt": text, "add_special_tokens": opens})
+        body = {"prompt": text, "add_special_tokens": opens}
+        answer = await _ask(self.session, self.pod, "POST", "/tokenize", body, seconds=_PARAMETER_S)
         if answer.status != HTTPStatus.OK:
             raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
-        return _decoded(answer, _Tokens).tokens
+        return members(answer, _Tokens).tokens
 
 
-async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any) -> Whole:
+@asynccontextmanager
+async def _time(pod: Pod, seconds: float) -> AsyncIterator[None]:
+    """Time for a pod to answer.
+
+    Raises:
+        PodFailure: It is over.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise _failure(pod, f"no answer within {seconds:g} s") from None
+
+
+def _failure(pod: Pod, reason: str) -> PodFailure:
+    found = PodFailure(reason)
+    found.pod = pod.observed.name
+    return found
+
+
+async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any, *, seconds: float) -> Whole:
     """The answer of a pod."""
     data = None if body is None else msgspec.json.encode(body)
-    async with exchange(pod, session, 0) as sent:
+    async with _time(pod, seconds), exchange(pod, session, 0) as sent:
         answer = await sent.begin(method, path, {"Content-Type": "application/json"}, data)
     if isinstance(answer, Stream):
         raise PodFailure("unexpected_stream")
@@ -284,7 +332,7 @@ def _accepted(answer: Whole | Stream) -> Whole:
 
 def _distribution(answer: Whole) -> Distribution | None:
     """Probabilities of the first token; None if the answer has none."""
-    choices = _decoded(answer, _Completion).choices
+    choices = members(answer, _Completion).choices
     logprobs = choices[0].logprobs if choices else None
     first = logprobs.top_logprobs[0] if logprobs is not None and logprobs.top_logprobs else None
     if first is None:
@@ -292,10 +340,3 @@ def _distribution(answer: Whole) -> Distribution | None:
     weights = {token: math.exp(min(value, 0.0)) for token, value in first.items()}
     whole = sum(weights.values())
     return {token: weight / whole for token, weight in weights.items()} if whole else None
-
-
-def _decoded(answer: Whole, form: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(answer.body, type=form)
-    except (msgspec.MsgspecError, RecursionError):
-        raise PodFailure("malformed_answer") from None

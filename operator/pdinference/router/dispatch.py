@@ -11,14 +11,13 @@ from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
-import msgspec
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose, spare
-from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange
+from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange, members
 from pdinference.router.links import Links, linked
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
@@ -158,8 +157,6 @@ class Dispatcher:
                     failed.check()
                     await asyncio.sleep(failed.pause)
             self.pods.worked(pod)
-            if prefilled is not None:
-                self._links.worked(prefilled.pod, pod)
             record.decode = pod.observed.name
             yield answer
 
@@ -219,7 +216,10 @@ class Dispatcher:
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
             )
-            return await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+            answer = await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+        if prefilled is not None:
+            self._links.worked(prefilled.pod, pod)
+        return answer
 
     def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
@@ -306,7 +306,7 @@ class Dispatcher:
             raise RefusedError(answer)
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
-        return Prefilled(pod, handover.to_decode(prefill, _decoded(answer)), prefill.transfer)
+        return Prefilled(pod, handover.to_decode(prefill, members(answer, dict[str, Any])), prefill.transfer)
 
     async def _prepared(self, handover: Handover, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names.
@@ -326,7 +326,7 @@ class Dispatcher:
             answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
         if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
             raise PodFailure("no_bootstrap_server")
-        first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
+        first: Any = next(iter(members(answer, dict[str, Any]).values()), {})  # of data-parallel ranks; P has one
         engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
         return Prefill(transfer, engine, bootstrap)
 
@@ -380,13 +380,6 @@ def _by_group(pods: list[Pod]) -> Mapping[str, list[Pod]]:
     for pod in pods:
         found[pod.observed.group].append(pod)
     return found
-
-
-def _decoded(answer: Whole) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(answer.body, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        raise PodFailure("malformed_answer") from None
 
 
 @dataclass(slots=True)

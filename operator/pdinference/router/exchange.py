@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
-import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from pdinference.router import tracing
 from pdinference.router.pods import Pod
+from pdinference.router.untrusted import NotJsonError, decoded
 
 _LONGEST_ANSWER: Final = 64 * 2**20
 """Bytes of an answer that is not a stream. It is read as a whole, so that a pod that dies meanwhile can be replaced."""
@@ -25,6 +25,9 @@ _ABORTED: Final = b'"finish_reason":"abort"'
 """vLLM ended the request itself, although no client left, for example because it came after SIGTERM
 (vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
 NO_KV_CACHE: Final = "kv_cache"
+
+
+_T = TypeVar("_T")
 
 
 class PodFailure(Exception):  # noqa: N818 - the field's word
@@ -181,6 +184,18 @@ class Exchange:
         return Whole(response.status, response.headers, b"".join(chunks))
 
 
+def members(answer: Whole, form: type[_T]) -> _T:
+    """What an answer in JSON has.
+
+    Raises:
+        PodFailure: It has another form.
+    """
+    try:
+        return decoded(answer.body, form)
+    except NotJsonError:
+        raise PodFailure("malformed_answer") from None
+
+
 def check_not_aborted(data: bytes) -> None:
     """Raise an error if vLLM has aborted the request.
 
@@ -199,9 +214,9 @@ def _is_fault(first: bytes) -> bool:
     if not first.startswith(b'data: {"error"'):
         return False
     try:
-        error = msgspec.json.decode(first.removeprefix(b"data: ").split(b"\n", 1)[0])["error"]
-        return int(error["code"]) >= _FAULT
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        event: dict[str, Any] = decoded(first.removeprefix(b"data: ").split(b"\n", 1)[0], dict[str, Any])
+        return int(event["error"]["code"]) >= _FAULT
+    except (NotJsonError, KeyError, TypeError, ValueError):
         return True
 
 

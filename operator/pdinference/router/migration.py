@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
+from pdinference.router.untrusted import NotJsonError, decoded
 
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
@@ -109,8 +110,8 @@ class _TextFormat(msgspec.Struct, forbid_unknown_fields=True):
 
 def _fits(value: msgspec.Raw, type_: Any) -> bool:
     try:
-        msgspec.json.decode(value, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        decoded(value, type_)
+    except NotJsonError:
         return False
     return True
 
@@ -157,8 +158,8 @@ class Progress:
         if not event.startswith(_DATA) or event + b"\n\n" == _DONE:
             return event + b"\n\n"
         try:
-            chunk = msgspec.json.decode(event.removeprefix(_DATA), type=dict[str, Any])
-        except msgspec.MsgspecError as error:
+            chunk: dict[str, Any] = decoded(event.removeprefix(_DATA), dict[str, Any])
+        except NotJsonError as error:
             raise StreamFaultError(str(error)) from None
         if "error" in chunk:
             raise StreamFaultError("error_event")

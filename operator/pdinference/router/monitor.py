@@ -24,6 +24,8 @@ _PROBES: Final = 3
 """Number of probes in a row that have to fail."""
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
+_LONGEST: Final = 16 * 2**20
+"""Bytes of an answer of a pod. vLLM's metrics are a hundredth of that."""
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
 
@@ -122,11 +124,18 @@ class Monitor:
         return "stalled" if now - watch.since >= self._stall else ""
 
     async def _get(self, pod: Pod, path: str) -> bytes | None:
-        """The body of a response; None if there was none in time."""
+        """The body of a response; None if there was none in time, or one that is too long."""
         timeout = aiohttp.ClientTimeout(total=self._silence)
+        found = bytearray()
         try:
-            async with self._session.get(pod.url + path, timeout=timeout) as answer:
-                return await answer.read() if answer.status == HTTPStatus.OK else None
+            async with self._session.get(pod.url + path, timeout=timeout, allow_redirects=False) as answer:
+                if answer.status != HTTPStatus.OK:
+                    return None
+                async for chunk in answer.content.iter_any():
+                    found += chunk
+                    if len(found) > _LONGEST:
+                        return None
+                return bytes(found)
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
 

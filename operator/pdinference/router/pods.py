@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
 from typing import Final, Protocol
 
@@ -19,6 +20,17 @@ _LONGEST_PAUSE_S: Final = 8.0
 _LOST: Final = 2
 """Failures in a row after which an admitted D pod keeps no requests from others. A request is lost after three."""
 _TURNS: Final = count(1)
+
+
+class Admission(IntEnum):
+    """Whether requests go to a D pod. The verifier decides that, if a canary is required."""
+
+    HELD = 0
+    """No canary of its process has passed."""
+    ON_TRUST = 1
+    """Its revision serves, and nothing is known against it: its canary waits for P."""
+    PROVEN = 2
+    """A canary of its process has passed, or it has served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +87,7 @@ class Pod:
         paused_until: Before this time it gets no requests, because it has failed.
         refuses: Whether it gets no requests because it refused a connection, and has not answered a probe since. The
             kubelet may never see it: engines that share a container are ready while one of them is.
-        admitted: Whether a canary of its process has passed, or it has served. The verifier decides that, if a canary
-            is required.
+        admission: Whether requests go to it, if it is a D pod.
     """
 
     observed: Observed
@@ -89,7 +100,12 @@ class Pod:
     failures: int = 0
     paused_until: float = 0.0
     refuses: bool = False
-    admitted: bool = False
+    admission: Admission = Admission.HELD
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it is a D pod that requests go to."""
+        return self.admission is not Admission.HELD
 
     @property
     def url(self) -> str:
@@ -159,7 +175,7 @@ class Pods:
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
             if not observed.ready or observed.restarts != pod.observed.restarts:
-                pod.admitted = False
+                pod.admission = Admission.HELD
             pod.observed = observed
         if not self._share_a_group(self._ready):
             self.complete_since = None
@@ -217,14 +233,15 @@ class Pods:
             refused: Whether it refused the connection.
         """
         pod.refuses |= refused
-        pod.admitted &= not refused  # its process may have ended
+        if refused:
+            pod.admission = Admission.HELD  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self._announce()
 
-    def admit(self, pod: Pod) -> None:
-        """Let requests go to a D pod, if it is still ready."""
-        pod.admitted = pod.observed.ready
+    def admit(self, pod: Pod, admission: Admission) -> None:
+        """Let requests go to a D pod if it is still ready, or no more."""
+        pod.admission = admission if pod.observed.ready else Admission.HELD
         self._announce()
 
     def worked(self, pod: Pod) -> None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from pdinference.api import latencies
 from pdinference.router.calls import STREAM_OPTIONS, Call
+from pdinference.router.untrusted import NotJsonError, decoded
 
 _MEASURED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
 """Endpoints whose first event comes with the first token. /v1/responses sends events before it."""
@@ -148,6 +149,7 @@ def _options(call: Call) -> dict[str, Any] | None:
     """The client's options of the stream; None if vLLM refuses them."""
     found = call.members().get(STREAM_OPTIONS, msgspec.Raw(b"null"))
     try:
-        return msgspec.json.decode(found, type=dict[str, Any] | None) or {}
-    except msgspec.MsgspecError:
+        options: dict[str, Any] | None = decoded(found, dict[str, Any] | None)
+    except NotJsonError:
         return None
+    return options or {}

@@ -22,7 +22,7 @@ from pdinference.api.names import (
 )
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 from pdinference.router import lengths
 from pdinference.router.pods import Pod, Pods
 
@@ -176,6 +176,8 @@ async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -
         UnreadableError: The response is missing or cannot be used.
     """
     host, _, port = pod.observed.address.rpartition(":")
+    if not port:
+        raise UnreadableError(Reason.UNREACHABLE, "the pod has no address any more")
     await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
 
 

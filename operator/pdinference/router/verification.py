@@ -25,16 +25,19 @@ from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.planning.transfer import FAULTS
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.links import linked
-from pdinference.router.pods import Pod, Pods
+from pdinference.router.pods import Admission, Pod, Pods
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_S: Final = 60.0
-"""Time for the first canary to a D pod. The first prompt of a vLLM may wait for compilations."""
+"""Time for an answer of D to the first canary. The first prompt of a vLLM may wait for compilations."""
 _MOST_DOUBLINGS: Final = 3
-"""So often that time is doubled, once after each fault: a pod that joins must be admitted where P is overloaded."""
+"""So often that time is doubled, once after each fault: D may be overloaded."""
+_PATIENCE_S: Final = 15.0
+"""Time after which a D pod does not wait any longer for a canary that waits for P. Without load a canary takes 0.3 to
+3.5 s (ADR 0021). Twice the time for D's metrics (5 s) is shorter, so D has been asked for more by then."""
 _OTHERS_S: Final = 2 * _LONGEST_S
-"""Time that a new revision waits for other D pods after the first one is admitted: each of them then had a canary of
-the longest duration, and another one after it."""
+"""Time that a new revision waits for other D pods after the first one is admitted: one that does not answer has failed
+a canary by then, and had time for another one."""
 _LEAST_ADMITTED: Final = 0.5
 """Share of the D pods that a revision needs after that time. So no pod gets more than twice the load that it is for."""
 _FIRST_PAUSE_S: Final = 1.0
@@ -85,6 +88,11 @@ class _Result:
         """Whether it found a fault."""
         return self.outcome.state in FAULTS
 
+    @property
+    def faulty_decode(self) -> str:
+        """The D pod whose fault it found; empty without one."""
+        return self.decode if self.is_fault and not self.outcome.by_parameter else ""
+
 
 class _Rank(IntEnum):
     """What is known of a D pod; the lower one gets the next canary."""
@@ -101,8 +109,11 @@ class Verifier(Collector):
     to admitted D pods (`Pods.available`). They may come when all D pods are admitted, or half of them some time after
     the first one; but not while a canary of a D pod got a wrong answer.
 
-    A revision that has served is not taken from service, and neither is an admitted D pod: a canary that finds a fault
-    later changes only the state that is exported.
+    A D pod that joins a revision that serves is admitted on trust if its canary waits for P for long. If that canary
+    finds a fault of the pod, it is not admitted any longer.
+
+    A revision that has served is not taken from service, and neither is a D pod that has passed: a canary that finds a
+    fault later changes only the state that is exported.
 
     What decides is the last result of each ready D pod, not an order of steps.
 
@@ -120,8 +131,8 @@ class Verifier(Collector):
         self._open = mode != "Required"
         self._results: dict[Pod, _Result] = {}
         """The last result of each D pod that has been ready since then."""
-        self._under_way: set[Pod] = set()
-        """The D pods of canaries that have not ended."""
+        self._under_way: dict[Pod, float] = {}
+        """The D pods of canaries that have not ended, and when these began; never for one under suspicion."""
         self._first_admitted_at = math.inf
         state = Verification.OFF if mode == "Off" else Verification.PENDING
         self._last = self._repeated = _Result(Outcome(state, "no canary has ended"))
@@ -155,20 +166,20 @@ class Verifier(Collector):
                 self._judge()
 
     def due(self) -> list[tuple[Pod, Pod]]:
-        """The P and D pods of the canaries that may be sent now. Those to D pods that are not admitted go first."""
+        """The P and D pods of the canaries that may be sent now. Those to D pods that have to pass one go first."""
         self._forget()
         pairs = [pair for pair in self._pairs() if pair[1] not in self._under_way]
-        held = [pair for pair in pairs if self._is_held(pair[1])]
-        new = [pair for pair in held if pair[1] not in self._results]
-        again = [pair for pair in held if pair[1] in self._results and self._is_tried_again(pair[1])]
+        unproven = [pair for pair in pairs if self._is_unproven(pair[1])]
+        new = [pair for pair in unproven if pair[1] not in self._results]
+        again = [pair for pair in unproven if pair[1] in self._results and self._is_tried_again(pair[1])]
         if found := new[: self._places(tried=False)] + again[: self._places(tried=True)]:
             return found
-        others = [pair for pair in pairs if not self._is_held(pair[1])]
+        others = [pair for pair in pairs if not self._is_unproven(pair[1])]
         return others[:1] if others and not self._under_way and self._is_repeated(others[0][1]) else []
 
     def send(self, parameter: Pod, decode: Pod) -> Coroutine[None, None, None]:
         """A canary through a pair, unless the D pod turns out to serve already. From now on it is under way."""
-        self._under_way.add(decode)
+        self._under_way[decode] = self._clock()
         return self._send(parameter, decode)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -177,7 +188,7 @@ class Verifier(Collector):
         states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state", "decode"])
         for state in Verification:
             is_shown = state is shown.outcome.state
-            states.add_metric([state, shown.decode if is_shown and shown.is_fault else ""], float(is_shown))
+            states.add_metric([state, shown.faulty_decode if is_shown else ""], float(is_shown))
         yield states
         for name, value in (
             (METRIC_VERIFICATION_AGE_SECONDS, self._clock() - shown.ended_at),
@@ -208,30 +219,47 @@ class Verifier(Collector):
         self._results = {
             pod: result
             for pod, result in self._results.items()
-            if pod in ready and (result.is_fault or not self._is_held(pod))
+            if pod in ready and (result.is_fault or not self._is_unproven(pod))
         }
 
     def _judge(self) -> None:
-        """Let requests come if they may."""
+        """Let requests come if they may, and go to D pods that need not wait for P."""
         self._forget()
         every = self._pods.linked_decode
         admitted = sum(pod.admitted for pod in every)
         self._first_admitted_at = min(self._first_admitted_at, self._clock()) if admitted else math.inf
-        if not admitted or any(one.outcome.state is Verification.WRONG_ANSWER for one in self._results.values()):
+        if any(one.outcome.state is Verification.WRONG_ANSWER for one in self._results.values()):
             return
         has_waited = self._clock() - self._first_admitted_at >= _OTHERS_S
-        self._open |= admitted == len(every) or (has_waited and admitted >= _LEAST_ADMITTED * len(every))
+        enough = admitted == len(every) or (has_waited and admitted >= _LEAST_ADMITTED * len(every))
+        self._open |= bool(admitted) and enough
+        if self._open:
+            self._trust()
 
-    def _is_held(self, decode: Pod) -> bool:
-        """Whether a D pod has to be admitted before it gets requests."""
-        return self._mode == "Required" and not decode.admitted
+    def _trust(self) -> None:
+        """Let requests go to D pods that have answered all that they were asked, and whose canaries wait for P."""
+        for pod, began in self._under_way.items():
+            waits_for_parameter = self._clock() - began >= _PATIENCE_S and not pod.under_way
+            if waits_for_parameter and self._is_unproven(pod) and not pod.admitted and not self._is_at_fault(pod):
+                self._pods.admit(pod, Admission.ON_TRUST)
+                _LOG.warning("D pod %s gets requests: its canary waits for P", pod.observed.name)
+
+    def _is_at_fault(self, decode: Pod) -> bool:
+        """Whether the last canary to a D pod found a fault of it."""
+        result = self._results.get(decode)
+        return result is not None and bool(result.faulty_decode)
+
+    def _is_unproven(self, decode: Pod) -> bool:
+        """Whether a D pod has to pass a canary."""
+        return self._mode == "Required" and decode.admission is not Admission.PROVEN
 
     def _places(self, *, tried: bool) -> int:
         """How many more canaries may be sent to D pods that were tried, or to others."""
-        return _AT_ONCE - sum((pod in self._results) is tried for pod in self._under_way)
+        taken = sum((pod in self._results or pod.admitted) is tried for pod in self._under_way)
+        return max(0, _AT_ONCE - taken)
 
     def _is_tried_again(self, decode: Pod) -> bool:
-        """Whether the next canary to a D pod that is not admitted may be sent."""
+        """Whether the next canary to a D pod that has not passed one may be sent."""
         last = self._results[decode]
         return self._clock() - last.ended_at >= min(_tried_again(last.faults), _LONGEST_PAUSE_S)
 
@@ -276,13 +304,13 @@ class Verifier(Collector):
 
     async def _send(self, parameter: Pod, decode: Pod) -> None:
         try:
-            if self._is_held(decode) and decode not in self._results and await self._canary.serves(decode):
-                self._pods.admit(decode)
+            if self._is_unproven(decode) and decode not in self._results and await self._canary.serves(decode):
+                self._pods.admit(decode, Admission.PROVEN)
                 self._open = True
             else:
                 await self._try(parameter, decode)
         finally:
-            self._under_way.discard(decode)
+            self._under_way.pop(decode, None)
         self._judge()
 
     async def _try(self, parameter: Pod, decode: Pod) -> None:
@@ -292,28 +320,39 @@ class Verifier(Collector):
         faults = 0 if before is None else before.faults
         outcome = await self._outcome(parameter, decode, faults)
         if outcome.state in _TRIED_AGAIN:
+            if outcome.state is Verification.WRONG_ANSWER:
+                self._suspect(decode)
             outcome = await self._outcome(parameter, decode, faults)
         names = parameter.observed.name, decode.observed.name
         ended = self._clock()
         result = _Result(outcome, *names, ended - began, ended)
         if result.is_fault:
             result = replace(result, faults=faults + 1)
-        elif self._is_held(decode):
-            self._pods.admit(decode)
+        self._decide(decode, result)
         self._results[decode] = self._last = result
-        if not self._is_held(decode):
+        if not self._is_unproven(decode):
             self._repeated = result
         if before is None or before.outcome.state is not outcome.state:
             level = logging.WARNING if result.is_fault else logging.INFO
             _LOG.log(level, "KV transfer from %s to %s: %s: %s", *names, outcome.state, outcome.reason)
 
     async def _outcome(self, parameter: Pod, decode: Pod, faults: int) -> Outcome:
-        longest = _LONGEST_S * 2 ** min(faults, _MOST_DOUBLINGS)
-        try:
-            async with asyncio.timeout(longest):
-                return await self._canary.send(parameter, decode)
-        except TimeoutError:
-            return Outcome(Verification.FAILED, f"no answer within {longest:g} s")
+        return await self._canary.send(parameter, decode, _LONGEST_S * 2 ** min(faults, _MOST_DOUBLINGS))
+
+    def _suspect(self, decode: Pod) -> None:
+        """Send no requests to a D pod on trust until its canary has ended."""
+        self._under_way[decode] = math.inf
+        if decode.admission is Admission.ON_TRUST:
+            self._pods.admit(decode, Admission.HELD)
+
+    def _decide(self, decode: Pod, result: _Result) -> None:
+        """What follows from a canary for a D pod that had to pass one."""
+        if not self._is_unproven(decode):
+            return
+        if not result.is_fault:
+            self._pods.admit(decode, Admission.PROVEN)
+        elif result.faulty_decode:
+            self._pods.admit(decode, Admission.HELD)
 
 
 def _tried_again(faults: int) -> float:
