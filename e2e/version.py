@@ -24,7 +24,7 @@ PLACES: Final[Mapping[str, str]] = {
     "uv.lock": r'^name = "pdinference"\nversion = "',
     "charts/pdinference-operator/Chart.yaml": r"^(version|appVersion): ",
     "examples/gitops/argocd/apps/operator.yaml": r"^ *targetRevision: ",
-    "examples/gitops/argocd/fleet/operator.yaml": r"^ *targetRevision: ",
+    "examples/gitops/argocd/fleet/operator.yaml": r"^ *values: {chart: ",
     "examples/gitops/flux/operator/release.yaml": r"^ *ref: {tag: ",
     "docs/quick-start.md": r"REGISTRY/operator:|image\.tag=",
     "docs/releases.md": r"--version ",

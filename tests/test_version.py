@@ -43,7 +43,7 @@ def searched() -> list[str]:
 
 def test_no_file_keeps_the_earlier_version(bumped: Path) -> None:
     """Where something of this project has it: `make version V=0.2.0` in a document is an example."""
-    before = r"operator[:-]|vllm-cpu:|targetRevision: |tag[:=] ?|version:? \"?|--version "
+    before = r"operator[:-]|vllm-cpu:|targetRevision: |{chart: |tag[:=] ?|version:? \"?|--version "
     earlier = re.compile(rf"({before}){re.escape(release.version())}(?![\d.]*\d)", re.IGNORECASE)
     kept = [
         f"{path}: {line.strip()}"

@@ -38,8 +38,8 @@ MODULES: Final = (
         "github.com/argoproj/argo-cd/v3@v3.4.13", "h1:kmnF4nE5SQ83OhtdX6DMmLSpH0eRIa1gNYdCLNHqB+A=", "manifests/crds"
     ),
     Module(
-        "github.com/argoproj-labs/argocd-image-updater@v1.0.0",
-        "h1:43+lBl3RGiwLAastRXZlDvPT5WOKoA3TOb6SIZstGGI=",
+        "github.com/argoproj-labs/argocd-image-updater@v1.3.0",
+        "h1:MFqUKURoh14wV1ansPGFnzLIvUGhzWOMU8L2x96041U=",
         "config/crd/bases",
     ),
     # The controllers of Flux 2.9.

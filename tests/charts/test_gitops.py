@@ -1,6 +1,7 @@
 """The files of examples/gitops: valid for Argo CD and Flux, consistent with each other and with the chart."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,11 @@ def test_the_chart_takes_the_values(values: Any) -> None:
 
 def test_all_install_the_version_of_the_chart() -> None:
     version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["version"]
-    argo = [sources(item) for file in APPLICATIONS for item in documents(file) if file.name == "operator.yaml"]
+    (app,) = documents(EXAMPLES / "argocd" / "apps" / "operator.yaml")
     repository = named(EXAMPLES / "flux" / "operator" / "release.yaml", "OCIRepository", RELEASE)
-    found = [*(spec["source"]["targetRevision"] for spec in argo), repository["spec"]["ref"]["tag"]]
-    assert found == [version] * 3
+    found = [sources(app)["source"]["targetRevision"], repository["spec"]["ref"]["tag"]]
+    assert found == [version] * 2
+    assert revisions("operator") == {"canary": version, "production": version}
 
 
 def test_the_project_allows_what_the_chart_has_and_no_other_cluster_wide_kind() -> None:
@@ -163,15 +165,56 @@ def test_an_ignored_count_is_in_git_and_a_role_with_autoscaling_has_none() -> No
 
 @pytest.mark.parametrize("name", ["operator", "models"])
 def test_a_rolling_sync_selects_every_cluster_once(name: str) -> None:
-    (item,) = documents(EXAMPLES / "argocd" / "fleet" / f"{name}.yaml")
-    (generator,) = item["spec"]["generators"]
-    (stages,) = generator["clusters"]["selector"]["matchExpressions"]
-    steps = item["spec"]["strategy"]["rollingSync"]["steps"]
-    expressions = [expression for step in steps for expression in step["matchExpressions"]]
-    assert [value for expression in expressions for value in expression["values"]] == stages["values"]
+    item = fleet(name)
+    expressions = [expression for step in rolling_steps(item) for expression in step["matchExpressions"]]
+    assert [value for expression in expressions for value in expression["values"]] == list(revisions(name))
     labels = item["spec"]["template"]["metadata"]["labels"]
-    assert {expression["key"] for expression in expressions} == set(labels) == {stages["key"]}
-    assert "automated" not in item["spec"]["template"]["spec"]["syncPolicy"]
+    assert {expression["key"] for expression in expressions} == set(labels) == {"stage"}
+
+
+@pytest.mark.parametrize("name", ["operator", "models"])
+def test_a_rolling_sync_prunes(name: str) -> None:
+    """It takes `prune` from the automated policy, which it removes. Without it, Argo CD 3.1 syncs again and again."""
+    assert sources(fleet(name))["syncPolicy"]["automated"] == {"prune": True}
+
+
+def test_production_clusters_follow_tags_and_canary_clusters_a_branch() -> None:
+    """RollingSync does not order Applications that find the same commit at different times."""
+    promoted = named(EXAMPLES / "flux" / "promoted.yaml", "GitRepository", "promoted")["spec"]["ref"]["semver"]
+    assert revisions("models") == {"canary": "main", "production": promoted}
+
+
+def fleet(name: str) -> Object:
+    """An ApplicationSet."""
+    (item,) = documents(EXAMPLES / "argocd" / "fleet" / f"{name}.yaml")
+    return item
+
+
+def rolling_steps(item: Object) -> list[Object]:
+    steps: list[Object] = item["spec"]["strategy"]["rollingSync"]["steps"]
+    return steps
+
+
+def revisions(name: str) -> dict[str, str]:
+    """What the clusters of each stage follow: a version of the chart, or a revision in Git."""
+    item = fleet(name)
+    value = sources(item)["source"]["targetRevision"].removeprefix("{{.values.").removesuffix("}}")
+    clusters = [generator["clusters"] for generator in item["spec"]["generators"]]
+    return {entry["selector"]["matchLabels"]["stage"]: entry["values"][value] for entry in clusters}
+
+
+def test_renovate_raises_the_chart_of_canary_clusters_alone() -> None:
+    (manager,) = json.loads((EXAMPLES / "renovate.json").read_text(encoding="utf-8"))["customManagers"]
+    (pattern,) = (entry.strip("/") for entry in manager["managerFilePatterns"])
+    file = EXAMPLES / "argocd" / "fleet" / "operator.yaml"
+    assert re.search(pattern, str(file.relative_to(EXAMPLES)))
+    (found,) = (entry.replace("(?<", "(?P<") for entry in manager["matchStrings"])
+    text = file.read_text(encoding="utf-8")
+    (match,) = re.finditer(found, text)
+    assert match["currentValue"] == revisions("operator")["canary"]
+    assert "stage: production" in text[match.end() :]
+    source = sources(fleet("operator"))["source"]
+    assert manager["depNameTemplate"] == f"{source['repoURL']}/{source['chart']}"
 
 
 def test_image_updates_end_in_the_same_line() -> None:
