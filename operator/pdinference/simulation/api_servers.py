@@ -60,11 +60,12 @@ class ApiServers:
         round_of_loop = writing / -(-running // (_PART * self.number))
         left, turn, seconds = service.turns, service.request_cpu / service.turns, 0.0
         while True:
-            busy = min(backlog, step - passed)
-            turns = max(busy / round_of_loop, float(0 < busy == backlog))
-            if turns >= left:
-                return max(0.0, seconds + busy * left / turns - service.request_cpu)
-            left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
+            if backlog:
+                busy = min(backlog, step - passed)
+                turns = max(busy / round_of_loop, float(busy == backlog))
+                if turns >= left:
+                    return max(0.0, seconds + busy * left / turns - service.request_cpu)
+                left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
             turns = (step - passed) / turn
             if turns >= left:
                 return max(0.0, seconds + left * turn - service.request_cpu)
