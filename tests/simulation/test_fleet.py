@@ -45,7 +45,7 @@ def test_no_request_is_lost_and_all_room_is_given_back(arrivals: list[Arrival], 
     assert [request.arrival for request in fleet.requests] == arrivals
     assert all(request.arrival.at < request.first_at <= request.done_at for request in fleet.requests)
     for pod in (*fleet.parameter, *fleet.decode):
-        assert pod.engine.kv_used == pytest.approx(0, abs=1e-3)
+        assert pod.engine.kv_used() == pytest.approx(0, abs=1e-3)
         assert (pod.known.tokens, pod.known.requests) == (0, 0)
     if arrangement.split:
         moved = sum(link.moved for link in fleet.links)
@@ -216,7 +216,7 @@ def test_p_answers_whole_requests_while_d_has_many() -> None:
     assert all(request.done_at > request.first_at > 0 for request in fleet.requests)
     assert parameter.answer_tokens + decode.answer_tokens == len(fleet.requests) * 1500 + _prefills(fleet)
     assert len(fleet.requests) * 1500 / 2 < decode.answer_tokens < len(fleet.requests) * 1500 * 0.9
-    assert (parameter.known.requests, parameter.known.tokens, parameter.engine.kv_used) == (0, 0, 0)
+    assert (parameter.known.requests, parameter.known.tokens, parameter.engine.kv_used()) == (0, 0, 0)
     clock.now += 1000
     assert parameter.known.prompts.share == pytest.approx(0, abs=1e-6)
 

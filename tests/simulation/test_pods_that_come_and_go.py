@@ -56,7 +56,7 @@ def test_no_request_is_lost_and_drained_pods_end_without_requests(
             assert (pod.gone_at is not None) == pod.draining
             assert pod.gone_at is None or pod.created_at <= pod.gone_at <= max(last, SECONDS)
             assert not pod.known.under_way
-            assert pod.engine.kv_used == pytest.approx(0, abs=1e-3)
+            assert pod.engine.kv_used() == pytest.approx(0, abs=1e-3)
 
 
 def test_a_pod_that_is_not_ready_gets_no_request_and_helps_from_then_on() -> None:

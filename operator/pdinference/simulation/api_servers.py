@@ -61,12 +61,13 @@ class ApiServers:
         parts = -(-running // (_PART * self.number))
         left, turn, seconds = service.turns, service.request_cpu / service.turns, 0.0
         while True:
-            busy = min(backlog, step - passed)
-            rounds = parts - 1 if parts > 1 and backlog > writing else parts
-            turns = max(busy * rounds / writing, float(0 < busy == backlog))
-            if turns >= left:
-                return max(0.0, seconds + busy * left / turns - service.request_cpu)
-            left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
+            if backlog:
+                busy = min(backlog, step - passed)
+                rounds = parts - 1 if parts > 1 and backlog > writing else parts
+                turns = max(busy * rounds / writing, float(busy == backlog))
+                if turns >= left:
+                    return max(0.0, seconds + busy * left / turns - service.request_cpu)
+                left, seconds, passed, backlog = left - turns, seconds + busy, passed + busy, backlog - busy
             turns = (step - passed) / turn
             if turns >= left:
                 return max(0.0, seconds + left * turn - service.request_cpu)

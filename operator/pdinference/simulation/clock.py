@@ -25,8 +25,13 @@ class Clock:
     def run(self, until: float = math.inf) -> None:
         """Run all calls up to a time, which is the time from then on."""
         calls = self._calls
-        while calls and calls[0][0] <= until:
-            self.now, _, call = heappop(calls)
+        while calls:
+            entry = heappop(calls)
+            when, _, call = entry
+            if when > until:
+                heappush(calls, entry)
+                break
+            self.now = when
             call()
         if math.isfinite(until):
             self.now = max(self.now, until)

@@ -82,14 +82,15 @@ class Progress(NamedTuple):
     kv_used: float
 
 
-_Run = tuple[float, float, float, float, int]
+_Run = tuple[float, float, float, float, int, float]
 """Steps without prompts, one after the other. A tuple, because there is one for each few steps:
 
 - seconds of a longer step before the others, in which requests join or which follows a prompt; 0 without it,
 - when the others begin,
 - seconds of the first one of them,
 - seconds that each takes longer than the one before,
-- number of them.
+- number of them,
+- seconds that they take together.
 """
 
 
@@ -102,7 +103,6 @@ class Engine:
         busy: Seconds of steps with prompt tokens.
         stepping: Seconds of all steps.
         steps: Steps that gave tokens.
-        generated: Tokens.
         backlog: Seconds of work that the busiest API server had left at the end of the last step.
         finished: Requests that have ended.
         most_kv: Most KV tokens that were in use at the beginning of a step.
@@ -116,12 +116,12 @@ class Engine:
     busy: float = 0.0
     stepping: float = 0.0
     steps: int = 0
-    generated: int = 0
     backlog: float = 0.0
     finished: int = 0
     most_kv: float = 0.0
     preemptions: int = 0
-    _decoded: int = 0
+    _begun: int = 0  # tokens that a prompt gave
+    _decoded: int = 0  # tokens that came after another one
     _token_seconds: float = 0.0
     _waiting: deque[Job] = field(default_factory=deque)
     _pulling: int = 0
@@ -129,11 +129,10 @@ class Engine:
     _chunked: deque[Job] = field(default_factory=deque)  # prompts that are being computed
     _prompts: int = 0  # tokens of these that are left to compute
     _fresh: list[Job] = field(default_factory=list)  # running requests that have had no token from this engine
-    _running: list[tuple[float, int, Job]] = field(default_factory=list)
+    _running: list[tuple[int, int, Job]] = field(default_factory=list)  # a heap, by the step that is the last one
     _numbers: Iterator[int] = field(default_factory=count)
-    _rounds: float = 0.0
-    _context: float = 0.0  # KV tokens of running requests, less rounds times their number
-    _reserved: float = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
+    _context: int = 0  # KV tokens of running requests, less steps times their number
+    _reserved: int = 0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
     _stepping: bool = False
     _run: _Run | None = None
     _ends: float = 0.0  # when the run ends
@@ -142,10 +141,19 @@ class Engine:
     _after_prefill: float = 0.0  # seconds that the next step takes longer
     _without_kv: Callable[[int], float] = field(init=False)  # `StepModel.decode`, by the number of requests
     _least: float = field(init=False)  # seconds of the shortest step
+    # Copies, because CPython 3.11 is slow to read the cached properties of `StepModel`.
+    _kv_token: float = field(init=False)
+    _window_token: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._without_kv = cache(self._steps.decode)
         self._least = self._steps.calibration.shortest_step
+        self._kv_token, self._window_token = self._steps.kv_token, self._steps.window_token
+
+    @property
+    def generated(self) -> int:
+        """Tokens."""
+        return self._begun + self._decoded
 
     @property
     def running(self) -> int:
@@ -167,10 +175,9 @@ class Engine:
         """Requests that have KV blocks and are not part of a step yet, because their KV cache is pulled."""
         return self._pulling + len(self._pulled)
 
-    @property
     def kv_used(self) -> float:
         """KV tokens in use, with the unused part of each request's last block."""
-        return self._context + len(self._running) * (self._rounds + self.limits.block / 2) + self._reserved
+        return self._context + len(self._running) * (self.steps + self.limits.block / 2) + self._reserved
 
     def read(self, seconds: float, reading: float) -> float:
         """Give a request to an API server, and return the seconds that it waits there for its turns.
@@ -181,28 +188,30 @@ class Engine:
         """
         running, waiting = len(self._running), 0.0
         if running:
-            step = self._decode_seconds(self._rounds)
-            passed, backlog = self._server_now(running)
-            waiting = self.limits.servers.waiting(running, step, min(step, passed), backlog, reading)
+            step, passed, backlog = self._server_now(running)
+            waiting = self.limits.servers.waiting(running, step, min(step, passed), max(0.0, backlog), reading)
         self.backlog += seconds / self.limits.servers.number
         return waiting
 
-    def _server_now(self, running: int) -> tuple[float, float]:
-        """Seconds of the step under way that have passed, and seconds of work that an API server has left."""
+    def _server_now(self, running: int) -> tuple[float, float, float]:
+        """Seconds of the step under way, those that have passed, and seconds of work that an API server has left."""
+        now, backlog = self._clock.now, self.backlog
         if self._run is None:
-            passed = self._clock.now - max(self._before, 0.0)
-            return passed, max(0.0, self.backlog - passed)
-        longer, start, first, growth, _ = self._run
-        seconds, servers, backlog = self._clock.now - start, self.limits.servers, self.backlog
+            passed = now - max(self._before, 0.0)
+            return self._decode_seconds(self.steps), passed, backlog - passed
+        longer, start, first, growth, _, _ = self._run
+        step = self._decode_seconds(self.steps) if longer else first
+        seconds, servers = now - start, self.limits.servers
         if seconds < 0:  # during the longer step
-            return seconds + longer, max(0.0, backlog - seconds - longer)
+            return step, seconds + longer, backlog - seconds - longer
         if longer:
             backlog = servers.backlog(backlog, running, 1, longer)
-        steps = max(0, _steps_within(seconds, first, growth) - 1)
-        ended = _seconds_of(steps, first, growth)
-        if steps:
+        steps = _steps_within(seconds, first, growth) - 1
+        if steps > 0:
+            ended = _seconds_of(steps, first, growth)
             backlog = servers.backlog(backlog, running, steps, ended)
-        return seconds - ended, max(0.0, backlog - (seconds - ended))
+            seconds -= ended
+        return step, seconds, backlog - seconds
 
     def submit(self, job: Job) -> None:
         """Take a request."""
@@ -214,15 +223,15 @@ class Engine:
         """The counters now, with the steps of a run under way that have ended."""
         tokens, seconds, running = 0, 0.0, len(self._running)
         if self._run is not None and self._clock.now >= self._run[1]:
-            longer, start, first, growth, number = self._run
+            longer, start, first, growth, number, _ = self._run
             passed = min(number, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
             seconds = (longer + _seconds_of(passed, first, growth)) * running
             tokens = (passed + bool(longer)) * running
         return Progress(
-            self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used + tokens
+            self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used() + tokens
         )
 
-    def release(self, tokens: float) -> None:
+    def release(self, tokens: int) -> None:
         """Give back KV cache that was kept for somebody who has pulled it."""
         self._reserved -= tokens
         if self._waiting:
@@ -241,11 +250,11 @@ class Engine:
     def _shorten(self) -> None:
         """End a run of decode steps where the next step can have the new request."""
         assert self._run is not None  # noqa: S101 - for the type checker
-        longer, start, first, growth, number = self._run
+        longer, start, first, growth, number, _ = self._run
         since = self._clock.now - start
         within = 0  # during the longer step
         if since >= 0:
-            within = max(1, _steps_within(since, first, growth) + int(self.limits.lookahead))
+            within = (_steps_within(since, first, growth) + self.limits.lookahead) or 1
         if within < number:
             self._make(longer, start, first, growth, within)
 
@@ -272,21 +281,21 @@ class Engine:
         cut = self._cut()
         while self._pulled and self._pulled[0].came <= cut:
             self._join(self._pulled.popleft())
-        used = self.kv_used
-        self.most_kv = max(self.most_kv, used)
+        if (used := self.kv_used()) > self.most_kv:
+            self.most_kv = used
         if self._waiting and self._waiting[0].came <= cut:
             self._admit_waiting(used, cut)
 
     def _admit_waiting(self, used: float, cut: float) -> None:
-        while self._waiting and self._waiting[0].came <= cut:
-            job = self._waiting[0]
+        waiting, kv_tokens = self._waiting, self.limits.kv_tokens
+        while waiting and waiting[0].came <= cut:
+            job = waiting[0]
             need = job.context + job.prefill
-            alone = not (self._running or self._chunked or self._reserved)
-            if used + need > self.limits.kv_tokens and not alone:
-                break
+            if used + need > kv_tokens and (self._running or self._chunked or self._reserved):
+                break  # one that would be alone begins in any case
             if job.pull is None and self._step_is_full():
                 break
-            self._waiting.popleft()
+            waiting.popleft()
             self._reserved += need
             used += need
             if job.pull is not None:
@@ -299,8 +308,8 @@ class Engine:
 
     def _step_is_full(self) -> bool:
         """Whether no further prompt can be part of the step that begins."""
-        limits = self.limits
-        return len(self._running) + self._prompts >= limits.step_tokens or self.in_steps >= limits.requests
+        limits, running = self.limits, len(self._running)
+        return running + self._prompts >= limits.step_tokens or running + len(self._chunked) >= limits.requests
 
     def _arrived(self, job: Job) -> None:
         """Its KV cache was pulled."""
@@ -312,7 +321,7 @@ class Engine:
 
     def _chunks(self) -> tuple[list[Job], int, float]:
         """Prompts of the step: those that end in it, tokens, and pairs of a token and one before it."""
-        left = max(0, self.limits.step_tokens - len(self._running))
+        left = self.limits.step_tokens - len(self._running)
         tokens, pairs = 0, 0.0
         ended: list[Job] = []
         while self._chunked and left > 0:
@@ -329,27 +338,29 @@ class Engine:
         self._prompts -= tokens
         return ended, tokens, pairs
 
-    def _kv_seconds(self, rounds: float) -> float:
-        """Seconds of reading the KV cache of the running requests once they have had so many rounds."""
-        steps = self._steps
-        seconds = (self._context + len(self._running) * rounds) * steps.kv_token
-        if steps.window_token:
-            seconds += steps.window_token * sum(
-                min(job.context + rounds, steps.work.window) for _, _, job in self._running
-            )
+    def _kv_seconds(self, after: int) -> float:
+        """Seconds of reading the KV cache of the running requests in a step that comes after so many others."""
+        seconds = (self._context + len(self._running) * after) * self._kv_token
+        if self._window_token:
+            window = self._steps.work.window
+            seconds += self._window_token * sum(min(job.context + after, window) for _, _, job in self._running)
         return seconds
 
-    def _decode_seconds(self, rounds: float) -> float:
-        """Seconds of a step without prompts once the running requests have had so many rounds."""
-        return max(self._least, self._without_kv(len(self._running)) + self._kv_seconds(rounds))
+    def _decode_seconds(self, after: int) -> float:
+        """Seconds of a step without prompts that comes after so many others."""
+        seconds = self._without_kv(len(self._running)) + self._kv_seconds(after)
+        if seconds > self._least:
+            return seconds
+        return self._least
 
     def _ahead(self) -> float:
         """Seconds since a CPU could begin to start the kernels of the step that begins."""
-        since = max(self._before, self._launched)
-        return max(0.0, self._clock.now - since) if self.limits.lookahead and since > -math.inf else 0.0
+        if not self.limits.lookahead or self._before == -math.inf:
+            return 0.0
+        return max(0.0, self._clock.now - max(self._before, self._launched))
 
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
-        running, kv, ahead = len(self._running), self._kv_seconds(self._rounds), self._ahead()
+        running, kv, ahead = len(self._running), self._kv_seconds(self.steps), self._ahead()
         seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
         seconds = max(seconds, self._least)
@@ -361,8 +372,9 @@ class Engine:
     def _end_mixed(self, ended: list[Job], seconds: float) -> None:
         self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
         self._step(seconds, 1, len(ended))
-        self._begin_answers(self._clock.now)
-        self._end_answers()
+        if self._running:
+            self._begin_answers(self._clock.now)
+            self._end_answers()
         for job in ended:
             self._token(job)
             self._join(job)
@@ -375,48 +387,54 @@ class Engine:
             self._preempt()
             number = self._steps_ahead()
         start, longer = self._clock.now, 0.0
-        first = self._decode_seconds(self._rounds)
+        first = self._decode_seconds(self.steps)
         if self._fresh or self._after_prefill:
             longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
             self._after_prefill = 0.0
             start += longer
-            first = self._decode_seconds(self._rounds + 1)
+            first = self._decode_seconds(self.steps + 1)
             # After the longer step, one that waits may be admitted. It may have lost its KV cache just now.
             number = 0 if self._waiting or self._pulled else number - 1
         elif self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
             number = 1
-        growth = len(self._running) * self._steps.kv_token if first > self._least else 0.0
+        growth = len(self._running) * self._kv_token if first > self._least else 0.0
         self._make(longer, start, first, growth, number)
 
     def _steps_ahead(self) -> int:
         """Steps until a running request ends, or their KV cache is full; 0 if it is full."""
         running = len(self._running)
-        number = math.ceil(self._running[0][0] - self._rounds - 1e-9)
-        return number if running == 1 else min(number, int((self.limits.kv_tokens - self.kv_used) / running))
+        number = self._running[0][0] - self.steps
+        room = self.limits.kv_tokens - self.kv_used()
+        if running == 1 or number * running <= room:
+            return number
+        return int(room / running)
 
     def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
         """Make the steps of a run, in place of those of the run under way."""
-        self._run = longer, start, first, growth, number
-        self._ends = start + _seconds_of(number, first, growth)
+        seconds = _seconds_of(number, first, growth)
+        self._run = longer, start, first, growth, number, seconds
+        self._ends = start + seconds
         self._clock.at(self._ends, self._end_run)
 
     def _end_run(self) -> None:
         if self._run is None or self._clock.now != self._ends:
             return  # the run has become shorter
-        longer, start, first, growth, number = self._run
+        longer, start, first, growth, number, seconds = self._run
         self._run = None
         if longer:
             self._before = start - longer
             self.stepping += longer
             self._step(longer, 1)
-            self._begin_answers(start)
+            if self._fresh:
+                self._begin_answers(start)
         if number:
-            seconds = _seconds_of(number, first, growth)
             self._before = self._clock.now - (first + growth * (number - 1))
             self.stepping += seconds
             self._step(seconds, number)
-        self._launched = self._before + self._steps.launch(len(self._running))
-        self._end_answers()
+        if self._waiting:  # else no step with prompts follows
+            self._launched = self._before + self._steps.launch(len(self._running))
+        if self._running[0][0] <= self.steps:
+            self._end_answers()
         self._begin()
 
     def _step(self, seconds: float, number: int, prompts: int = 0) -> None:
@@ -428,14 +446,12 @@ class Engine:
             prompts: Requests whose prompt ends with them, which get a token, too.
         """
         running = len(self._running)
-        self.steps += number
         self.backlog = self.limits.servers.backlog(self.backlog, running + prompts, number, seconds)
         if running:
             self._gaps.add(seconds / number, number * running)
             self._token_seconds += seconds * running
-            self.generated += number * running
             self._decoded += number * running
-        self._rounds += number
+        self.steps += number
 
     def _begin_answers(self, at: float) -> None:
         """The running requests that had no token before have got one."""
@@ -446,7 +462,7 @@ class Engine:
 
     def _end_answers(self) -> None:
         """The running requests that have had all of their tokens end."""
-        running, now, ends = self._running, self._clock.now, self._rounds + 1e-6
+        running, now, ends = self._running, self._clock.now, self.steps
         while running and running[0][0] <= ends:
             _, _, job = heappop(running)
             self._context -= job.context
@@ -455,7 +471,7 @@ class Engine:
 
     def _token(self, job: Job) -> None:
         """The prompt has given its first token."""
-        self.generated += 1
+        self._begun += 1
         job.left -= 1
         if not job.started:
             job.started = True
@@ -474,9 +490,9 @@ class Engine:
         self._reserved -= job.context + job.prefill
         job.context += job.prefill
         job.prefill = 0
-        job.context -= round(self._rounds)
+        job.context -= self.steps
         self._context += job.context
-        heappush(self._running, (self._rounds + job.left, next(self._numbers), job))
+        heappush(self._running, (self.steps + job.left, next(self._numbers), job))
 
     def _preempt(self) -> None:
         """The request that came last gives its room back, and is computed again when there is some."""
@@ -487,9 +503,9 @@ class Engine:
         if job in self._fresh:
             self._fresh.remove(job)
         self._context -= job.context
-        job.prefill = round(job.context + self._rounds)
+        job.prefill = job.context + self.steps
         job.context = 0
-        job.left = max(1, round(ends - self._rounds))
+        job.left = max(1, ends - self.steps)
         job.came = -math.inf
         self.preemptions += 1
         self._waiting.appendleft(job)

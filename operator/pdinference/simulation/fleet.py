@@ -194,10 +194,12 @@ class Fleet:
             return
         pod = self._chosen(Role.PARAMETER, serving, request)
         pod.begin(request, request.arrival.prompt)
-        pod.known.prompts.begin()
+        if split.answers:  # only then does `_spare` ask how busy it is
+            pod.known.prompts.begin()
 
         def prefilled(at: float) -> None:
-            pod.known.prompts.end()
+            if split.answers:
+                pod.known.prompts.end()
             pod.kept += 1
             pod.prefill_seconds += at - job.scheduled
             pod.end(request, request.arrival.prompt, 1, at)

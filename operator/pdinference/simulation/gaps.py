@@ -15,8 +15,7 @@ class Gaps:
 
     def add(self, seconds: float, number: int) -> None:
         """Count gaps of one length."""
-        if number:
-            self._counts[round(math.log(seconds) / _WIDTH)] += number
+        self._counts[round(math.log(seconds) / _WIDTH)] += number
 
     def clear(self) -> None:
         """Forget all, as after a warm-up."""

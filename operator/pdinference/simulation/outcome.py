@@ -1,7 +1,7 @@
 """What a simulated load gave."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pdinference.simulation.gaps import Gaps
@@ -45,15 +45,13 @@ def outcome_of(requests: Sequence[Request], gaps: Gaps) -> Outcome:
     """Judge requests."""
     ended = [request for request in requests if request.done_at]
 
-    def times(value: Callable[[Request], float], of: Sequence[Request]) -> Times:
-        return Times(tuple(sorted(map(value, of))))
-
     return Outcome(
-        ttft=times(lambda one: one.first_at - one.arrival.at, ended),
-        tpot=times(
-            lambda one: (one.done_at - one.first_at) / (one.arrival.answer - 1),
-            [one for one in ended if one.arrival.answer > 1],
-        ),
-        whole=times(lambda one: one.done_at - one.arrival.at, ended),
+        ttft=_times(one.first_at - one.arrival.at for one in ended),
+        tpot=_times((one.done_at - one.first_at) / (one.arrival.answer - 1) for one in ended if one.arrival.answer > 1),
+        whole=_times(one.done_at - one.arrival.at for one in ended),
         gaps=gaps,
     )
+
+
+def _times(seconds: Iterable[float]) -> Times:
+    return Times(tuple(sorted(seconds)))

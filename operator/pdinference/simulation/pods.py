@@ -52,28 +52,32 @@ class SimulatedPod:
 
     def read(self, now: float, seconds: float) -> float:
         """When a request that comes now is read. The API server that is free first takes it, beside its tokens."""
-        servers = self.engine.limits.servers
-        reading = self.read_seconds / servers.number / now if now else 0.0
-        waiting = self.engine.read(seconds + servers.service.request_cpu, reading)
-        busy = len(self.reading) == servers.number
-        begins = max(now, heappop(self.reading)) if busy else now
-        heappush(self.reading, begins + seconds)
-        self.read_seconds += seconds + servers.service.request_cpu
+        servers, reading = self.engine.limits.servers, self.reading
+        cpu_seconds = seconds + servers.service.request_cpu
+        waiting = self.engine.read(cpu_seconds, self.read_seconds / servers.number / now if now else 0.0)
+        begins = now
+        if len(reading) == servers.number and (free_at := heappop(reading)) > now:
+            begins = free_at
+        heappush(reading, begins + seconds)
+        self.read_seconds += cpu_seconds
         return begins + seconds + waiting
 
     def begin(self, request: Request, load: int) -> None:
         """Count a request as its load, of so many tokens, as `Pod.sending` does."""
-        self.known.under_way.add(request)
-        self.known.turn = next(_TURNS)
-        self.known.tokens += load
+        known = self.known
+        known.under_way.add(request)
+        known.turn = next(_TURNS)
+        known.tokens += load
 
     def end(self, request: Request, load: int, answer: int, at: float) -> None:
         """A request has left, with tokens of an answer."""
-        self.known.under_way.discard(request)
-        self.known.tokens -= load
+        known = self.known
+        known.under_way.discard(request)
+        known.tokens -= load
         self.prompt_tokens += request.arrival.prompt
         self.answer_tokens += answer
-        self.leave_when_empty(at)
+        if self.draining:
+            self.leave_when_empty(at)
 
     def leave_when_empty(self, at: float) -> None:
         """End, if it is draining and has neither requests nor KV cache that D has to pull."""
