@@ -3,7 +3,9 @@
 Two kubelets on one machine need a parent each: a kubelet removes what it does not know below its own.
 """
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.cluster.errors import ClusterError
@@ -30,20 +32,14 @@ def ensure(node: NodeSpec) -> None:
 
 
 def processes(cluster: ClusterSpec) -> list[int]:
-    """Every process in a pod of this cluster."""
-    return [
-        int(line)
-        for folder in _folders(cluster)
-        for path in folder.rglob("cgroup.procs")
-        for line in _text(path).split()
-    ]
+    """Every process in a pod of this cluster. A pod that ends meanwhile takes its cgroup with it."""
+    return [int(line) for folder in _folders(cluster) for line in _processes_below(folder)]
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:  # a pod that ended takes its cgroup with it
-        return ""
+def _processes_below(folder: Path) -> Iterator[str]:
+    for path, _, _ in os.walk(folder):  # passes over folders that are gone; Path.rglob does not
+        with suppress(OSError):
+            yield from (Path(path) / "cgroup.procs").read_text().split()
 
 
 def delete(cluster: ClusterSpec) -> None:
