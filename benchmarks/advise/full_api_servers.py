@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.advise.measured import FOURTH, THIRD, Load
-from benchmarks.advise.predicted import Times, arrangement_of, as_measured, times_of
-from benchmarks.on_gpu import loads as on_gpu
+from benchmarks.advise.predicted import Times, arrangement_of, simulated
 from pdinference.performance.service import SERVICE
 from pdinference.simulation.api_servers import ApiServers
-from pdinference.simulation.run import simulate
 
 _MEASURED: Final = Path(__file__).parents[1] / "on_gpu" / "measured"
 _FILES: Final = {"defaults.loads": THIRD, "answers.loads": FOURTH}
@@ -93,9 +91,7 @@ def _predicted(run: _Run) -> Times:
     arrangement = arrangement_of(run.load)
     limits = replace(arrangement.kind.limits, servers=ApiServers(1, service))
     arrangement = replace(arrangement, kind=replace(arrangement.kind, limits=limits), service=service)
-    load = run.load
-    arrivals = as_measured(on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted), _SEED)
-    return times_of(simulate(arrangement, arrivals, warm_up=load.warm_up, until=load.warm_up + load.counted).outcome)
+    return simulated(run.load, arrangement, _SEED)
 
 
 if __name__ == "__main__":

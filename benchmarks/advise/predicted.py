@@ -65,13 +65,18 @@ def predicted(load: Load, seeds: int = 15) -> Times:
 
 
 def _run(load: Load, seed: int) -> Times:
+    return simulated(load, arrangement_of(load), seed)
+
+
+def simulated(load: Load, arrangement: Arrangement, seed: int) -> Times:
+    """One run of a load through an arrangement, with the arrivals of the measurement if they are known."""
     lasts = load.warm_up + load.counted
     if load.seed is None:
         trace = _others(load, seed, lasts)
     else:
         given = on_gpu.Load(load.prompt, load.answer, load.rate, load.warm_up, load.counted, load.others)
         trace = as_measured(given, seed)
-    return times_of(simulate(arrangement_of(load), trace, warm_up=load.warm_up, until=lasts).outcome)
+    return times_of(simulate(arrangement, trace, warm_up=load.warm_up, until=lasts).outcome)
 
 
 def _others(load: Load, seed: int, until: float) -> Iterator[Arrival]:

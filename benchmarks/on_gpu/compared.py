@@ -9,7 +9,6 @@ a line of JSON for each load. `benchmarks/on_gpu/measured/defaults.yaml` is such
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import yaml
 
 from benchmarks.on_gpu import one_pod, servers
 from benchmarks.on_gpu.loads import Load, load_of, run
+from benchmarks.on_gpu.process_use import stat_of
 
 _ROUTER: Final = """
 from pdinference.router.pods import Pods
@@ -49,7 +49,6 @@ _COUNTED: Final = {
     "tokens": "vllm:generation_tokens_total",
 }
 _SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "tpot", "gap", "whole")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -153,11 +152,11 @@ def _cpu(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     parents, titles, used = {}, {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            parent, cpu = stat_of(folder)
             titles[folder.name] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
         except OSError:
             continue
-        parents[folder.name], used[folder.name] = fields[1], (int(fields[11]) + int(fields[12])) / _TICKS
+        parents[folder.name], used[folder.name] = parent, cpu
     found: dict[str, dict[str, float]] = {}
     for name, port in ports.items():
         roots = {pid for pid, title in titles.items() if f"--port={port} " in title and "setpriv" not in title}

@@ -43,6 +43,11 @@ class Request:
     tokens: list[float] = field(default_factory=list)
     ended: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was answered, and not with an error."""
+        return self.ended and bool(self.tokens)
+
 
 @dataclass(frozen=True)
 class Load:
@@ -127,7 +132,7 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: b
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     found = _report(load, requests, start + load.warm_up)
-    return found | {"each": [_times(request, start) for request in requests if request.ended]} if each else found
+    return found | {"each": [_times(request, start) for request in requests if request.is_whole]} if each else found
 
 
 def _times(request: Request, start: float) -> tuple[float, float, float, int]:
@@ -153,7 +158,7 @@ async def _ask(url: str, body: bytes, request: Request) -> None:
 
 def _report(load: Load, requests: list[Request], counted_from: float) -> dict[str, Any]:
     counted = [request for request in requests if request.sent >= counted_from]
-    whole = [request for request in counted if request.ended and request.tokens]
+    whole = [request for request in counted if request.is_whole]
     if len(whole) < 2:
         return vars(load) | {"requests": len(counted), "incomplete": len(counted) - len(whole)}
     gaps = [
@@ -169,8 +174,8 @@ def _report(load: Load, requests: list[Request], counted_from: float) -> dict[st
         "whole": [request.tokens[-1] - request.sent for request in whole],
     }
     times = {name: _percentiles(values) for name, values in columns.items()}
-    finished = [request for request in requests if request.ended and request.tokens]
-    within = sum(counted_from <= request.tokens[-1] < counted_from + load.counted for request in finished)
+    ends = [request.tokens[-1] for request in requests if request.is_whole]
+    within = sum(counted_from <= end < counted_from + load.counted for end in ends)
     counts = {"requests": len(counted), "incomplete": len(counted) - len(whole)}
     return vars(load) | counts | {"finished_a_second": round(within / load.counted, 2)} | times
 

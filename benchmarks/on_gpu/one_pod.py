@@ -30,6 +30,7 @@ TOKENS: Final = 8000
 REMOTE_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 """What asks P to keep the KV cache for D."""
 
+_ROOT: Final = 0
 _USER: Final = 65532
 _POD: Final = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
 _CONTAINER: Final = ["unshare", "--mount", "--ipc", "--cgroup"]
@@ -46,7 +47,7 @@ _START: Final = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && e
 
 
 def process(
-    gpus: str, port: int, arguments: list[str], *, user: int = 0, variables: Mapping[str, str] | None = None
+    gpus: str, port: int, arguments: list[str], *, user: int = _ROOT, variables: Mapping[str, str] | None = None
 ) -> list[str]:
     """The command line of a plain process of vLLM, with the environment that it adds."""
     cache = _cache(user)
@@ -94,7 +95,7 @@ def pod(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
 @contextmanager
 def processes(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
     """Plain processes by name, as root and in the namespaces of the caller."""
-    with _running([], lines, os.getuid()) as first:
+    with _running([], lines, _ROOT) as first:
         yield first
 
 

@@ -33,7 +33,7 @@ def _used(pid: int) -> _Used:
     loop, others = 0.0, 0.0
     for thread in tasks.iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            cpu = _cpu(thread)
+            _, cpu = stat_of(thread)
             loop, others = (loop + cpu, others) if thread.name == str(pid) else (loop, others + cpu)
     waited = 0.0
     with contextlib.suppress(FileNotFoundError):
@@ -41,9 +41,10 @@ def _used(pid: int) -> _Used:
     return _Used(loop, waited, others)
 
 
-def _cpu(thread: Path) -> float:
-    fields = (thread / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+def stat_of(task: Path) -> tuple[str, float]:
+    """The parent of a process or thread, and the seconds of CPU that it has had, by its folder in /proc."""
+    fields = (task / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return fields[1], (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 @contextlib.asynccontextmanager

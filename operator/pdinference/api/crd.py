@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from pdinference.api import names
 from pdinference.api.names import GROUP, VERSION
-from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.base import ApiModel, Rule, models_in
 from pdinference.api.v1alpha1.batch import BATCH_NAME_RULE, BatchSpec, BatchStatus
 from pdinference.api.v1alpha1.resource import NAME_RULE, Spec
 from pdinference.api.v1alpha1.scaler import ScalerSpec, ScalerStatus
@@ -226,15 +226,12 @@ def model_schema(model: type[BaseModel]) -> Schema:
 def _models_within(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """All models that the fields of `model` use, by their name in pydantic's references."""
     found: dict[str, type[BaseModel]] = {}
-    pending: list[Any] = [field.annotation for field in model.model_fields.values()]
+    pending = [model]
     while pending:
-        annotation = pending.pop()
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            if annotation.__name__ not in found:
-                found[annotation.__name__] = annotation
-                pending.extend(field.annotation for field in annotation.model_fields.values())
-        else:
-            pending.extend(getattr(annotation, "__args__", ()))
+        for field in pending.pop().model_fields.values():
+            new = [each for each in models_in(field.annotation) if each.__name__ not in found]
+            found |= {each.__name__: each for each in new}
+            pending += new
     return found
 
 

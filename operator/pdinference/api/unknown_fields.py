@@ -1,11 +1,13 @@
 """Where a field that the schema lacks may belong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
 from pydantic import BaseModel
+
+from pdinference.api.v1alpha1.base import models_in
 
 _LONGEST: Final = 63
 """Characters of a name that are compared; no field has more."""
@@ -40,16 +42,8 @@ def _fields(model: type[BaseModel]) -> Mapping[Path, tuple[str, ...]]:
     pending: list[tuple[Path, Any]] = [(("spec",), model.model_fields["spec"].annotation)]
     while pending:
         path, annotation = pending.pop()
-        for each in _models(annotation):
+        for each in models_in(annotation):
             members = {field.alias or name: field.annotation for name, field in each.model_fields.items()}
             found[path] = (*found.get(path, ()), *members)
             pending += [((*path, name), member) for name, member in members.items()]
     return found
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Models in an annotation, those of items and values included."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in getattr(annotation, "__args__", ()):
-        yield from _models(argument)

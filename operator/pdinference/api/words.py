@@ -7,7 +7,7 @@ from pydantic_core import ErrorDetails
 
 _SENTENCES = {
     "missing": "This field is required.",
-    "extra_forbidden": "Unknown field. {hint}`kubectl explain {short_name}.spec --recursive` lists all fields.",
+    "extra_forbidden": "Unknown field. {hint} `kubectl explain {short_name}.spec --recursive` lists all fields.",
     "value_error": "{error}",
     "string_too_long": "Too long: use at most {max_length} characters.",
     "too_long": "This must have at most {max_length} items, not {actual_length}.",
@@ -35,8 +35,8 @@ def sentence(details: ErrorDetails, short_name: str, hint: str = "") -> str:
         hint: For an unknown field, the sentence that names the field that was meant.
     """
     if known := _SENTENCES.get(details["type"]):
-        known_hint = f"{hint} " if hint else "Check the spelling; "
-        return known.format_map({**details.get("ctx", {}), "short_name": short_name, "hint": known_hint})
+        words = {"short_name": short_name, "hint": hint or "Check the spelling;"}
+        return known.format_map({**details.get("ctx", {}), **words})
     value = _shown(details["input"])
     if wanted := _TYPES.get(details["type"]):
         return f"This must be of type {wanted}, not {value}."

@@ -69,9 +69,9 @@ async def _parts(part: int, name: str, words: Sequence[str], asked: int, tokeniz
     *own, second = words
     found: list[int] = []
     for number, word in enumerate(own):
-        text = f"The password of {name} is {word}. " if number == asked else ""
+        begin = ". " if number else ""
+        text = f"{begin}The password of {name} is {word}. " if number == asked else ""
         choice = (word,) if number else (word, second)
-        text = f". {text}" if text and number else text
         found += (await _at_least(part, text, choice, tokenize, opens=not number))[:part]
     return found
 

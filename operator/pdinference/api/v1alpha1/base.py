@@ -245,3 +245,11 @@ def broken_rules(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from broken_rules(item, f"{path}.{key}")
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in the annotation of a field, those of its items and values included."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from models_in(argument)
