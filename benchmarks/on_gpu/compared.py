@@ -132,7 +132,7 @@ def _routers(count: int, prefill: list[int], decode: list[int], options: list[st
             router = subprocess.Popen([*line, f"--port={port}", f"--state-port={state}"], stdout=log, stderr=log)
             stack.callback(router.wait)
             stack.callback(router.kill)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         for state in states:
             while not servers.answers(f"http://{servers.HOST}:{state}/readyz"):
                 if time.monotonic() > end:

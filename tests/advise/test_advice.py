@@ -89,6 +89,7 @@ def test_answers_of_p_are_a_hint_where_d_limits() -> None:
     assert own["limit"] in {"decode bandwidth", "API server"}
     assert (own["parameterAnswers"], own["hint"]) == (False, False)
     assert (shared["parameterAnswers"], shared["hint"], shared["best"]) == (True, True, False)
+    assert [row["parameter"]["tokensPerStep"] for row in (own, shared)] == [8192, 512]
     assert shared["whole"]["p50"] < 0.9 * own["whole"]["p50"]
     assert "parameterAnswers" not in advice.document()["spec"].get("router", {})
 

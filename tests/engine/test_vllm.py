@@ -116,6 +116,20 @@ def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: i
 
 
 @pytest.mark.parametrize(
+    ("spec", "tokens"),
+    [
+        ({}, 512),
+        ({"engine": {"maxNumSeqs": 600}}, 600),
+        ({"parameter": {"maxNumBatchedTokens": 4096}}, None),
+        ({"parameter": {"accelerator": {"type": "CPU"}}}, None),
+    ],
+)
+def test_p_that_answers_computes_short_steps(resource: Make, spec: dict[str, Any], tokens: int | None) -> None:
+    r = resource(router={"parameterAnswers": "WhenDecodeIsBusy"}, **spec)
+    assert effective_defaults(r.spec, Role.PARAMETER).get("max-num-batched-tokens") == tokens
+
+
+@pytest.mark.parametrize(
     ("spec", "left"),
     [
         ({"engine": {"kvCache": {"blockSize": 64}}}, {"max-num-batched-tokens": 2048}),

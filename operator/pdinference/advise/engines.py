@@ -99,7 +99,15 @@ class Engines:
         self._made: dict[tuple[Role, Layout], Engine] = {}
 
     def engine(
-        self, role: Role, product: str, tensor: int, *, split: bool, fp8: bool = False, step_tokens: int = 0
+        self,
+        role: Role,
+        product: str,
+        tensor: int,
+        *,
+        split: bool,
+        fp8: bool = False,
+        step_tokens: int = 0,
+        answers: bool = False,
     ) -> Engine:
         """The engine of a role.
 
@@ -110,13 +118,14 @@ class Engines:
             split: Whether the mode has P.
             fp8: Whether its KV cache is in FP8.
             step_tokens: Its tokens a step; 0: those of the file.
+            answers: Whether P answers whole requests, although the file does not say so.
 
         Raises:
             DoesNotFitError: The model does not fit.
             AdviceError: Something of the model or the device is not known.
         """
         group = Group(product, tensor, 1)
-        layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens)
+        layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens, answers)
         key = (role, layout)
         if key not in self._made:
             self._made[key] = self._make(*key)
@@ -138,7 +147,7 @@ class Engines:
             whole = Arrangement(decode.kind, group.number, policy=policy, service=self._service(group.product))
             return Built(layout, whole, decode.source, decode.source, None, kv_bits)
         of_p = layout.parameter
-        parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
+        parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8, answers=layout.answers)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
         arrangement = Arrangement(decode.kind, group.number, parts, policy, self._service(of_p.product))

@@ -142,8 +142,8 @@ class Router(ApiModel):
     Fail: they fail with status 503."""
     parameter_answers: ParameterAnswers = "Never"
     """Whether P pods also answer whole requests. WhenDecodeIsBusy: a P pod with time to spare answers a request alone
-    while each D pod has at least 32 and many more than the P pod. It makes long answers faster, and gaps between their
-    tokens on P longer. P answers with its own `args` and `env`."""
+    while each D pod has at least 32 and many more than the P pod. It makes long answers faster. P answers with its own
+    `args` and `env`, and on GPUs computes 512 tokens a step unless `maxNumBatchedTokens` is set."""
     migration: bool = False
     """Whether a stream that loses its D pod continues at another one. Only streams with one answer and without
     logprobs, structured output or tools can continue; others end with an error event."""

@@ -149,8 +149,8 @@ def _hints(advice: Advice) -> Iterator[str]:
         )
     if any(layout.answers for layout in layouts):
         yield (
-            "Rows in which P answers too (router.parameterAnswers) are hints, and never the verdict: gaps between "
-            "tokens are longer, which no objective is about, and P answers with its own options."
+            "Rows in which P answers too (router.parameterAnswers) are hints, and never the verdict: P answers "
+            "with its own options, and computes 512 tokens a step by default, which delays long prompts."
         )
     if any(layout.step_tokens for layout in layouts):
         yield (
