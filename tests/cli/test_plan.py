@@ -89,7 +89,7 @@ def test_what_vllm_would_refuse_of_the_files_is_a_warning(tmp_path: Path) -> Non
     result = older(tmp_path, maxModelLength=4096, quantization="awq")
     assert result.exit_code == 0
     assert "spec.model.maxModelLength: 4096 exceeds the maximum of 2048 positions" in result.stderr
-    assert "spec.engine.image: vLLM 0.32.0 does not support models of type internlm" in result.stderr
+    assert "spec.engine.image: vLLM 0.33.0 does not support models of type internlm" in result.stderr
     assert "spec.model.quantization: The model's config.json has no quantization_config" in result.stderr
 
 

@@ -27,7 +27,7 @@ docker run -dit --rm --runtime nvidia --gpus '"device=0,1"' \\
 COMPOSE = """
 services:
   vllm:
-    image: vllm/vllm-openai:v0.32.0
+    image: vllm/vllm-openai:v0.33.0
     command: --model Qwen/Qwen2.5-7B-Instruct-AWQ --max-model-len 8192
     environment:
       - HF_TOKEN=${HF_TOKEN}
@@ -135,9 +135,10 @@ def test_a_container_may_start_vllm_in_several_ways(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("image", "kept"),
     [
-        ("vllm/vllm-openai:v0.32.0", None),
-        ("docker.io/vllm/vllm-openai:v0.32.0", None),
-        ("vllm/vllm-openai:v0.32.0-x86_64", "vllm/vllm-openai:v0.32.0-x86_64"),
+        ("vllm/vllm-openai:v0.33.0", None),
+        ("docker.io/vllm/vllm-openai:v0.33.0", None),
+        ("vllm/vllm-openai:v0.33.0-x86_64", "vllm/vllm-openai:v0.33.0-x86_64"),
+        ("vllm/vllm-openai:v0.32.0", "vllm/vllm-openai:v0.32.0"),
         ("vllm/vllm-openai:latest", None),
         ("vllm/vllm-openai:v0.6.3", None),
         ("mirror.example:5000/vllm/vllm-openai:v0.6.3", "mirror.example:5000/vllm/vllm-openai:v0.6.3"),
@@ -148,12 +149,18 @@ def test_an_image_of_vllm_needs_no_program(image: str, kept: str | None) -> None
     (launch,) = starts_in_words(["docker", "run", image, "a/b", "--seed", "1"])
     conversion = convert(launch)
     assert conversion.document["spec"]["engine"] == {"seed": 1, **({"image": kept} if kept else {})}
-    replaced = kept is None and "0.32.0" not in image
+    replaced = kept is None and "0.33.0" not in image
     assert any(r.left_out and r.subject == f"image {image}" for r in conversion.remarks) is replaced
 
 
-@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.33.0", "registry.example/llm/vllm-openai:0.33.0-cuda"])
-def test_the_options_are_those_of_the_release_of_the_image(image: str) -> None:
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [
+        ("vllm/vllm-openai:v0.33.0", {}),
+        ("registry.example/llm/vllm-openai:0.33.0-cuda", {"image": "registry.example/llm/vllm-openai:0.33.0-cuda"}),
+    ],
+)
+def test_the_options_are_those_of_the_release_of_the_image(image: str, kept: dict[str, str]) -> None:
     given = [
         "--watchdog-config",
         '{"a": 1}',
@@ -164,17 +171,24 @@ def test_the_options_are_those_of_the_release_of_the_image(image: str) -> None:
     ]
     (launch,) = starts_in_words(["docker", "run", image, "a/b", *given])
     conversion = convert(launch)
-    engine = conversion.document["spec"]["engine"]
     args = {"watchdog-config": {"a": 1}, "enable-sleep-mode": False, "disable-cascade-attn": False}
-    assert engine == {"image": image, "args": args}
+    assert conversion.document["spec"]["engine"] == {**kept, "args": args}
     assert "vLLM 0.33.0 has no such option" in remarks_of(conversion)["--no-such-option"]
     validated(conversion.document)
     assert examine(conversion.document, RenderSettings()).problems == ()
 
 
+def test_an_image_of_another_known_release_is_kept_with_its_options() -> None:
+    image = "vllm/vllm-openai:v0.32.0"
+    (launch,) = starts_in_words(["docker", "run", image, "a/b", "--watchdog-config", "{}", "--enable-sleep-mode"])
+    conversion = convert(launch)
+    assert conversion.document["spec"]["engine"] == {"image": image, "args": {"enable-sleep-mode": True}}
+    assert "vLLM 0.32.0 has no such option" in remarks_of(conversion)["--watchdog-config {}"]
+
+
 def test_an_image_that_is_replaced_has_the_options_of_the_default() -> None:
-    (launch,) = starts_in_words(["docker", "run", "vllm/vllm-openai:v0.34.0", "a/b", "--watchdog-config", "{}"])
-    assert "vLLM 0.32.0 has no such option" in remarks_of(convert(launch))["--watchdog-config {}"]
+    (launch,) = starts_in_words(["docker", "run", "vllm/vllm-openai:v0.34.0", "a/b", "--no-such-option"])
+    assert "vLLM 0.33.0 has no such option" in remarks_of(convert(launch))["--no-such-option"]
 
 
 def test_another_image_is_taken_for_a_server_by_its_options() -> None:

@@ -1,7 +1,5 @@
 """Every option of vLLM becomes a field, goes into `args` or gets a remark, and renders to the same option again."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +8,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS, OWNED_ENVIRONMENT
 from pdinference.api.validation import validated
 from pdinference.checks.options import listed
-from pdinference.conversion import Conversion, Launch, convert, left_out
+from pdinference.conversion import Conversion, Launch, convert
 from pdinference.conversion.environment import TABLE as VARIABLES
 from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES, as_sentence, reason_to_leave_out
 from pdinference.conversion.options import parse_options
@@ -118,14 +116,3 @@ def test_a_variable_that_is_refused_becomes_a_field_or_a_remark(name: str) -> No
     conversion = convert(Launch(("owner/name",), {name: "1"}), "x")
     validated(conversion.document)
     assert name in VARIABLES or any(r.left_out and r.subject.startswith(name) for r in conversion.remarks)
-
-
-def test_remarks_name_the_version_of_the_list() -> None:
-    """Their texts are written by hand, and a new vLLM may have other options: each has to be looked at then."""
-    major_minor = ".".join(listed()[0].split(".")[:2])
-    named = {
-        version
-        for file in Path(left_out.__file__).parent.glob("*.py")
-        for version in re.findall(r"vLLM (\d+\.\d+)", file.read_text(encoding="utf-8"))
-    }
-    assert named == {major_minor}

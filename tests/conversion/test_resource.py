@@ -57,12 +57,11 @@ def test_the_note_on_baichuan_becomes_a_resource() -> None:
             "maxModelLength": 4096,
             "lora": {"adapters": [{"name": "law", "path": "/loras/law"}]},
         },
-        "engine": {"gpuMemoryUtilization": 0.9},
+        "engine": {"gpuMemoryUtilization": 0.9, "args": {"enable-log-requests": False}},
         "router": {"service": {"port": 8018}},
     }
     validated(conversion.document)
     assert left_out(conversion) == [
-        "--disable-log-requests",
         "--swap-space 4",
         "--tokenizer-mode slow",
         "--host 0.0.0.0",
@@ -136,7 +135,7 @@ def test_one_command_line_gives_both_roles_its_gpus_and_says_so() -> None:
 )
 def test_a_name_of_a_family_without_a_class_gets_a_remark(start: str, family: str) -> None:
     text = about(converted(start), "model class")
-    assert text.startswith(f"The name suggests model_type {family}. vLLM 0.32 has no class")
+    assert text.startswith(f"The name suggests model_type {family}. vLLM no longer has a class")
     assert "docs/older-models.md" in text
 
 
@@ -236,7 +235,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
         ("vllm serve a/b --config vllm.yaml", "--config vllm.yaml", "not read here"),
         ("vllm serve a/b --disable-log-stats", "--disable-log-stats", "no metrics"),
         ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM directly"),
-        ("VLLM_USE_V1=0 vllm serve a/b", "VLLM_USE_V1=0", "no such variable"),
+        ("VLLM_USE_V1=0 vllm serve a/b", "VLLM_USE_V1=0", "no longer has this variable"),
         ("CUDA_VISIBLE_DEVICES=0,1,3 vllm serve a/b", "CUDA_VISIBLE_DEVICES=0,1,3", "3 devices of one machine"),
         ("HF_HOME=/x vllm serve a/b", "HF_HOME=/x", "spec.model.cache"),
         ("OMP_NUM_THREADS=$N vllm serve a/b", "OMP_NUM_THREADS=$N", "Write its value"),

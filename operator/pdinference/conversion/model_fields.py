@@ -78,8 +78,8 @@ def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
     if last is not None and (launch.image is None or is_official(launch.image)):
         yield Remark(
             "model class",
-            f"The name suggests model_type {family}. vLLM 0.32 has no class for that type; {last} was the last release "
-            "with one. docs/older-models.md has the ways to serve it.",
+            f"The name suggests model_type {family}. vLLM no longer has a class for that type; {last} was the last "
+            "release with one. docs/older-models.md has the ways to serve it.",
             left_out=False,
         )
 

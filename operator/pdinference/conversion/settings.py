@@ -75,7 +75,7 @@ def _if_true(path: str, value: Any) -> Convert:
 def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
     if value == "slow" and (launch.image is None or is_official(launch.image)):
         raise ValueError(
-            "vLLM 0.32 has no tokenizer mode of this name; 0.23.0 was the last one with it. It loads the tokenizer "
+            "vLLM no longer has a tokenizer mode of this name; 0.23.0 was the last one with it. It loads the tokenizer "
             "that transformers finds."
         )
     yield "both.args.tokenizer-mode", value

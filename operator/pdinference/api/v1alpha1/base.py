@@ -160,7 +160,7 @@ ImageReference = Annotated[
     Field(max_length=512),
     Matches(
         "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$",
-        "Write an image with a tag or a digest, for example docker.io/vllm/vllm-openai:v0.32.0.",
+        "Write an image with a tag or a digest, for example docker.io/vllm/vllm-openai:v0.33.0.",
     ),
 ]
 """A container image, with a tag or a digest."""

@@ -197,7 +197,7 @@ VllmVersion = Annotated[
 class Engine(EngineOptions):
     """Settings of vLLM for both roles. P and D share one image: KV transfer can fail between vLLM versions."""
 
-    image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
+    image: ImageReference = "docker.io/vllm/vllm-openai:v0.33.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""
     version: VllmVersion | None = None
     """vLLM release in the image, for example 0.33.0. It decides which `args` are valid. Default: that of the tag."""

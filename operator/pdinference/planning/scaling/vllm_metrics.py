@@ -8,7 +8,7 @@ HOLDING_STAGES: Final = ("in_progress", "completed_waiting")
 
 
 class VllmMetric(StrEnum):
-    """Families of vLLM 0.32; histograms without `_sum`, `_count` and `_bucket`."""
+    """Families of vLLM 0.32 and 0.33; histograms without `_sum`, `_count` and `_bucket`."""
 
     KV_USAGE = "vllm:kv_cache_usage_perc"
     """Share of the KV cache in use, 0 to 1."""

@@ -1,5 +1,7 @@
 """Classes of the installed vLLM, created in one process for any rank, and their allocations."""
 
+import importlib
+import importlib.util
 import json
 import math
 from collections.abc import Iterator
@@ -83,8 +85,8 @@ def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
     """How vLLM on CPU divides the KV cache of a class that it chooses for a config.json."""
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: PLC0415
     from vllm.platforms import current_platform  # noqa: PLC0415
-    from vllm.v1.core import kv_cache_utils  # noqa: PLC0415
 
+    planning = _kv_cache_planning()
     vllm_config, _ = _made(folder, config, tensor)
     vllm_config.parallel_config.tensor_parallel_size = tensor
     current_platform.update_block_size_for_backend(vllm_config)
@@ -97,16 +99,31 @@ def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
         and not getattr(layer, "kv_sharing_target_layer_name", None)
         and (spec := layer.get_kv_cache_spec(vllm_config)) is not None
     }
-    groups = kv_cache_utils.get_kv_cache_groups(vllm_config, specs)
+    groups = planning.get_kv_cache_groups(vllm_config, specs)
     each = [
         -(-group.kv_cache_spec.max_memory_usage_bytes(vllm_config) // group.kv_cache_spec.page_size_bytes)
         for group in groups
     ]
     return Kept(
-        kv_cache_utils._pool_bytes_per_block(vllm_config, groups),
+        planning._pool_bytes_per_block(vllm_config, groups),
         sum(each),
         sorted(len(group.layer_names) for group in groups),
     )
+
+
+def _kv_cache_planning() -> Any:
+    """vLLM's module that divides the KV cache; it has another name since 0.33."""
+    name = "vllm.v1.core.kv_cache_planning"
+    return importlib.import_module(name if importlib.util.find_spec(name) else "vllm.v1.core.kv_cache_utils")
+
+
+def _define_missing_operators() -> None:
+    """Activations that classes look up while they are made, and that a wheel for GPUs has only with CUDA."""
+    import torch  # noqa: PLC0415
+
+    for name in ("gelu_new", "gelu_quick"):
+        if not hasattr(torch.ops._C, name):
+            torch.library.define(f"_C::{name}", "(Tensor! out, Tensor input) -> ()")
 
 
 def _made(folder: Path, config: Config, tensor: int = 1, stages: int = 1, stage: int = 0) -> tuple[Any, Any]:
@@ -116,6 +133,7 @@ def _made(folder: Path, config: Config, tensor: int = 1, stages: int = 1, stage:
     from vllm.model_executor.model_loader.utils import initialize_model  # noqa: PLC0415
     from vllm.model_executor.models import ModelRegistry  # noqa: PLC0415
 
+    _define_missing_operators()
     (folder / "config.json").write_text(json.dumps(config))
     _make_known(config["model_type"])
     for name in config["architectures"]:  # a class that is imported here needs no process of its own to be examined
