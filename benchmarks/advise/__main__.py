@@ -52,7 +52,15 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 
 
 def _shape(load: Load) -> str:
-    notes = {"FP8": load.fp8, "TP 2": load.tensor > 1, "H100": "H100" in load.product, "P answers": load.answers}
+    notes = {
+        "FP8": load.fp8,
+        "TP 2": load.tensor > 1,
+        "H100": "H100" in load.product,
+        "P answers": load.answers,
+        f"{load.prefill_tokens} tokens a step on P": load.prefill_tokens != 8192,
+        "one GPU": load.gpus == 1,
+        f"vLLM {load.vllm}": load.vllm != "0.26.0",
+    }
     lengths = Counter(((load.prompt, load.answer), *load.others))
     shares = [f"{count} x " if len(lengths) > 1 else "" for count in lengths.values()]
     mix = [f"{share}{prompt:,} / {answer:,}" for share, (prompt, answer) in zip(shares, lengths, strict=True)]

@@ -1,4 +1,4 @@
-"""Loads that were measured on two GPUs with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
+"""Loads that were measured on one or two GPUs with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
 
 Poisson arrivals of prompts and answers of one length, or of a mix; no prompt twice.
 """
@@ -14,7 +14,7 @@ class Load:
     """One row of a table.
 
     Attributes:
-        way: `co-located` (two engines that do both), `NVLink` or `TCP` (one P, one D).
+        way: `co-located` (engines that do both), `NVLink` or `TCP` (one P, one D).
         prompt: Prompt tokens.
         answer: Tokens of the answer.
         rate: Requests a second.
@@ -34,6 +34,9 @@ class Load:
         kv_tokens: Tokens of the KV cache of each engine.
         answers: Whether P answered whole requests, too (`router.parameterAnswers`).
         others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
+        prefill_tokens: Tokens a step of P.
+        gpus: How many there were; a co-located engine has `tensor` of them.
+        vllm: Its release.
     """
 
     way: str
@@ -55,6 +58,9 @@ class Load:
     kv_tokens: int = KV_TOKENS
     answers: bool = False
     others: tuple[tuple[int, int], ...] = ()
+    prefill_tokens: int = 8192
+    gpus: int = 2
+    vllm: str = "0.26.0"
 
 
 FIRST: Final = (
@@ -159,5 +165,28 @@ FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH
 
 `benchmarks/on_gpu/measured/places.loads` has the whole results."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH)
-LOADS: Final = FIRST + SECOND + LONG + THIRD + FOURTH + FIFTH
+_SIXTH: Final = (
+    Load("NVLink", 500, 1500, 10, 22, 40, (92, 123), (8.14, 8.63), 14.4, 12272, answers=True, prefill_tokens=512),
+    Load("NVLink", 500, 1500, 10, 22, 40, (86, 148), (8.50, 8.68), 23.1, 12807, answers=True),
+    Load("co-located", 500, 1500, 10, 22, 40, (54, 93), (8.82, 9.04), 30.8, 13279),
+    Load("NVLink", 8000, 150, 3, 4, 33, (350, 873), (5.41, 5.65), 9.8, 1170, prefill_tokens=512),
+    Load("NVLink", 8000, 150, 3, 4, 33, (272, 756), (5.42, 5.71), 10.1, 1104),
+)
+SIXTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _SIXTH)
+"""2026-11-26, two other H200s, our router, P and D in one pod; of two runs the first.
+
+`benchmarks/on_gpu/measured/steps.loads` has the whole results."""
+
+_SEVENTH: Final = (
+    Load("co-located", 1000, 250, 5, 4, 25, (36, 57), (5.76, 6.26), 21.7, 1470),
+    Load("co-located", 8000, 150, 1.5, 4, 33, (215, 506), (6.77, 11.78), 19.7, 1256),
+    Load("co-located", 500, 1500, 5, 22, 20, (39, 54), (7.47, 7.58), 20.8, 11243),
+)
+SEVENTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448, gpus=1, vllm="0.33.0") for load in _SEVENTH)
+"""2026-11-26, one H200, torch 2.14.0, our router.
+
+`benchmarks/on_gpu/measured/vllm-0.33.loads` has the whole results, and those of P and D on one GPU, which are none of
+an arrangement that is simulated."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH)
+LOADS: Final = tuple(load for series in SERIES for load in series)

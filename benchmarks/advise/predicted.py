@@ -88,10 +88,11 @@ def _others(load: Load, seed: int, until: float) -> Iterator[Arrival]:
 def arrangement_of(load: Load) -> Arrangement:
     """What served a load."""
     if load.way == "co-located":
-        return Arrangement(_kind(load, 8192), 2 // load.tensor)
+        return Arrangement(_kind(load, 8192), load.gpus // load.tensor)
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
-    return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes, answers=load.answers))
+    parameter = _kind(load, load.prefill_tokens)
+    return Arrangement(_kind(load, 2048), 1, Split(parameter, 1, way, token_bytes, answers=load.answers))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:

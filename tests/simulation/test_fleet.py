@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.advise.measured import FIFTH, FOURTH, LOADS, THIRD, Load
+from benchmarks.advise.measured import FIFTH, FOURTH, LOADS, SEVENTH, SIXTH, THIRD, Load
 from benchmarks.advise.predicted import predicted
 from benchmarks.advise.saturation import OVERLOADS, Overload
 from benchmarks.advise.saturation import predicted as predicted_rate
@@ -198,6 +198,23 @@ def test_loads_of_gpus_with_no_other_vllm_are_predicted(load: Load) -> None:
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.25 if load.others else 0.2)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
     assert times.whole == pytest.approx(load.whole, rel=0.05)
+
+
+@pytest.mark.parametrize("load", SIXTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.prefill_tokens}")
+def test_loads_with_short_steps_on_p_are_predicted_less_exactly(load: Load) -> None:
+    """Why is open (docs/advise.md). The queue of a busy P makes more of it."""
+    times, short = predicted(load), load.prefill_tokens == 512
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.45 if short else 0.3)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.08 if short else 0.05)
+    assert times.whole == pytest.approx(load.whole, rel=0.1 if short else 0.05)
+
+
+@pytest.mark.parametrize("load", SEVENTH, ids=lambda load: f"{load.prompt}")
+def test_loads_of_a_later_vllm_on_one_gpu_are_predicted(load: Load) -> None:
+    times = predicted(load)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.1)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.03)
+    assert times.whole == pytest.approx(load.whole, rel=0.03)
 
 
 @pytest.mark.parametrize("overload", OVERLOADS, ids=lambda each: f"{each.way}-{each.load}")
