@@ -1,7 +1,7 @@
 """The pods of a simulated fleet, as the router knows them, so that its own policies choose among them."""
 
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from dataclasses import dataclass
+from heapq import heapreplace
 from itertools import count
 
 from pdinference.api.names import Role
@@ -26,8 +26,8 @@ class SimulatedPod:
         known: What the router knows of it.
         engine: Its engine.
         cache: Its prefix cache; None without.
+        reading: When each API server has read its last request, 0 before the first; a heap.
         created_at: When it was created.
-        reading: When each API server that had to read a request has read its last one; a heap.
         read_seconds: Seconds in which they read requests.
         draining: Whether it gets no more requests, and ends when it has none.
         gone_at: When it ended; None before.
@@ -40,8 +40,8 @@ class SimulatedPod:
     known: Pod
     engine: Engine
     cache: PrefixCache | None
+    reading: list[float]
     created_at: float = 0.0
-    reading: list[float] = field(default_factory=list)
     read_seconds: float = 0.0
     draining: bool = False
     gone_at: float | None = None
@@ -55,12 +55,10 @@ class SimulatedPod:
         servers, reading = self.engine.limits.servers, self.reading
         cpu_seconds = seconds + servers.service.request_cpu
         waiting = self.engine.read(cpu_seconds, self.read_seconds / servers.number / now if now else 0.0)
-        begins = now
-        if len(reading) == servers.number and (free_at := heappop(reading)) > now:
-            begins = free_at
-        heappush(reading, begins + seconds)
+        read_at = max(now, reading[0]) + seconds
+        heapreplace(reading, read_at)
         self.read_seconds += cpu_seconds
-        return begins + seconds + waiting
+        return read_at + waiting
 
     def begin(self, request: Request, load: int) -> None:
         """Count a request as its load, of so many tokens, as `Pod.sending` does."""
@@ -96,4 +94,5 @@ def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gap
     name = f"{role}-{number}"
     known = Pod(Observed(name, name, role, name, ready=True, group=group), prompts=Busy(lambda: clock.now))
     cache = PrefixCache(kind.limits.kv_tokens) if kind.prefix_caching else None
-    return SimulatedPod(known, Engine(clock, kind.steps, kind.limits, gaps), cache, created_at=clock.now)
+    engine, reading = Engine(clock, kind.steps, kind.limits, gaps), [0.0] * kind.limits.servers.number
+    return SimulatedPod(known, engine, cache, reading, created_at=clock.now)
