@@ -79,6 +79,8 @@ def test_defaults_are_the_operators_then_those_of_vllm() -> None:
     assert (small.settings.max_num_batched_tokens, small.settings.max_num_seqs) == (2048, 256)
     assert plan(configs.LLAMA_8B, enableChunkedPrefill=False).settings.max_num_batched_tokens == 8192
     assert plan(configs.LLAMA_8B, accelerator={"products": ["NVIDIA-A100-SXM4-80GB"]}).settings.max_num_seqs == 256
+    spark = {"products": ["NVIDIA-GB10"], "memory": "119Gi"}
+    assert plan(configs.LLAMA_8B, accelerator=spark).settings.max_num_seqs == 256
     assert large.settings.block_size == 128
     assert large.settings.utilization == 0.92
 

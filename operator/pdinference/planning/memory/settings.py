@@ -15,6 +15,7 @@ from pdinference.planning.memory.model.shape import ModelFacts
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
 _IN_FP8 = "glm_moe_dsa"
+_SMALL_BATCHES = ("A100", "GB10")  # in names of products with much memory that have the defaults of small ones
 _BLACKWELL = re.compile("nvidia-g?b[23]00", re.IGNORECASE)
 KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 """Variable of vLLM with the size of the KV cache on CPU, in GiB."""
@@ -203,7 +204,7 @@ def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tup
     size = memory.value or 0
     if size >= 160 * GIB:
         return 16384, 1024
-    if size >= 70 * GIB and not any("A100" in product for product in own.products):
+    if size >= 70 * GIB and not any(name in product for product in own.products for name in _SMALL_BATCHES):
         return 8192, 1024
     return 2048, 256
 
