@@ -926,6 +926,40 @@ async def test_more_d_pods_join_than_are_tried_at_once_while_p_is_overloaded() -
             assert entitled(world) >= {"d1", *waits}
 
 
+async def test_a_d_pod_that_joins_does_not_wait_for_a_p_that_fails() -> None:
+    """D computes the prompts itself then, so its help is needed. One failure may be that of a P pod that ends."""
+    now = [0.0]
+    async with joining("d2", now=now) as (world, served, verifier, queue):
+        works = world["p"].fault
+        world["p"].fault = status(500)
+        queue.empty()
+
+        async def has_failed() -> bool:
+            return verifier.state is Verification.FAILED
+
+        await until(has_failed, "P has failed a canary")
+        await rounds(verifier)
+        assert entitled(world) == {"d1"}
+        for pod in world.pods:
+            world.pods.worked(pod)
+        now[0] += verification._LONGEST_PAUSE_S
+
+        async def is_trusted() -> bool:
+            return entitled(world) == {"d1", "d2"}
+
+        await until(is_trusted, "P has failed two")
+        served.faulty["d2"] = Nothing()
+        world["p"].fault = works
+        for pod in world.pods:
+            world.pods.worked(pod)
+        now[0] += verification._LONGEST_PAUSE_S
+
+        async def is_found() -> bool:
+            return entitled(world) == {"d1"}
+
+        await until(is_found, "the fault of D is found when P works again")
+
+
 @pytest.mark.parametrize("fault", [Zeros, Nothing])
 async def test_a_d_pod_on_trust_with_a_fault_loses_its_requests(fault: type[Transfer]) -> None:
     now = [0.0]

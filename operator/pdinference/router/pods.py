@@ -28,7 +28,7 @@ class Admission(IntEnum):
     HELD = 0
     """No canary of its process has passed."""
     ON_TRUST = 1
-    """Its revision serves, and nothing is known against it: its canary waits for P."""
+    """Its revision serves, and nothing is known against it: its canary waits for P, or P fails its canaries."""
     PROVEN = 2
     """A canary of its process has passed, or it has served."""
 

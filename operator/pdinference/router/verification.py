@@ -109,8 +109,8 @@ class Verifier(Collector):
     to admitted D pods (`Pods.available`). They may come when all D pods are admitted, or half of them some time after
     the first one; but not while a canary of a D pod got a wrong answer.
 
-    A D pod that joins a revision that serves is admitted on trust if its canary waits for P for long. If that canary
-    finds a fault of the pod, it is not admitted any longer.
+    A D pod that joins a revision that serves is admitted on trust if its canary waits for P for long, or if P fails two
+    canaries in a row. If a canary finds a fault of the pod, it is not admitted any longer.
 
     A revision that has served is not taken from service, and neither is a D pod that has passed: a canary that finds a
     fault later changes only the state that is exported.
@@ -241,8 +241,11 @@ class Verifier(Collector):
         for pod, began in self._under_way.items():
             waits_for_parameter = self._clock() - began >= _PATIENCE_S and not pod.under_way
             if waits_for_parameter and self._is_unproven(pod) and not pod.admitted and not self._is_at_fault(pod):
-                self._pods.admit(pod, Admission.ON_TRUST)
-                _LOG.warning("D pod %s gets requests: its canary waits for P", pod.observed.name)
+                self._admit_on_trust(pod, "its canary waits for P")
+
+    def _admit_on_trust(self, decode: Pod, why: str) -> None:
+        self._pods.admit(decode, Admission.ON_TRUST)
+        _LOG.warning("D pod %s gets requests: %s", decode.observed.name, why)
 
     def _is_at_fault(self, decode: Pod) -> bool:
         """Whether the last canary to a D pod found a fault of it."""
@@ -328,7 +331,7 @@ class Verifier(Collector):
         result = _Result(outcome, *names, ended - began, ended)
         if result.is_fault:
             result = replace(result, faults=faults + 1)
-        self._decide(decode, result)
+        self._decide(decode, before, result)
         self._results[decode] = self._last = result
         if not self._is_unproven(decode):
             self._repeated = result
@@ -345,14 +348,16 @@ class Verifier(Collector):
         if decode.admission is Admission.ON_TRUST:
             self._pods.admit(decode, Admission.HELD)
 
-    def _decide(self, decode: Pod, result: _Result) -> None:
-        """What follows from a canary for a D pod that had to pass one."""
+    def _decide(self, decode: Pod, before: _Result | None, result: _Result) -> None:
+        """What follows from a canary, and the one before, for a D pod that had to pass one."""
         if not self._is_unproven(decode):
             return
         if not result.is_fault:
             self._pods.admit(decode, Admission.PROVEN)
         elif result.faulty_decode:
             self._pods.admit(decode, Admission.HELD)
+        elif self._open and before is not None and before.outcome.by_parameter and not decode.admitted:
+            self._admit_on_trust(decode, "P fails its canaries")
 
 
 def _tried_again(faults: int) -> float:
