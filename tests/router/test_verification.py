@@ -233,7 +233,9 @@ async def test_a_short_model_is_not_judged() -> None:
 async def test_a_pod_that_does_not_answer_is_no_wrong_answer(pod: str, fault: Any) -> None:
     async with model() as (world, _, by):
         world[pod].fault = fault
-        assert (await sent(world, by)).state is Verification.FAILED
+        outcome = await sent(world, by)
+        assert (outcome.state, outcome.by_parameter) == (Verification.FAILED, pod == "p")
+        assert outcome.reason.startswith(f"{pod} failed: ")
 
 
 @pytest.mark.parametrize("pod", ["p", "d"])

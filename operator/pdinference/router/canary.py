@@ -132,10 +132,8 @@ class Canary:
         except HandoverError as error:
             return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
         except PodFailure as failure:
-            words = f"{failure.pod or 'a pod'} failed: {failure.reason}"
+            words = f"{failure.pod} failed: {failure.reason}"
             return Outcome(Verification.FAILED, words, by_parameter=failure.pod == parameter.observed.name)
-        except RefusedError as error:
-            return Outcome(Verification.FAILED, f"a pod answered with status {error.answer.status}")
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -162,8 +160,10 @@ class Canary:
         reading = await self._reading(decode)
         block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
-        answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None, seconds=seconds)
-        longest = next((card.max_model_len for card in members(answer, _Models).data if card.max_model_len), math.inf)
+        async with _asking(decode, seconds):
+            answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None)
+            cards = members(answer, _Models).data
+        longest = next((card.max_model_len for card in cards if card.max_model_len), math.inf)
         needed = max(lengths(part)) + 1
         if longest < needed:
             raise _NotApplicableError(f"the maximum length of {longest} tokens is below {needed}")
@@ -190,19 +190,20 @@ class Canary:
         record = Record(f"canary-{uuid4()}", self.telemetry)
         headers = CIMultiDict({REQUEST_ID: record.request_id, "Content-Type": "application/json"})
         call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
-        async with _time(parameter, _PARAMETER_S):
+        async with _asking(parameter, _PARAMETER_S):
             prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
-        async with _time(decode, seconds), AsyncExitStack() as stack:
-            answer = await self.dispatcher.decode(stack, decode, call, record, prefilled)
-        return _distribution(_accepted(answer))
+        async with _asking(decode, seconds), AsyncExitStack() as stack:
+            return _distribution(await self.dispatcher.decode(stack, decode, call, record, prefilled))
 
     async def _alone(self, parameter: Pod, body: Mapping[str, Any]) -> Distribution | None:
         """The answer of P. The salt keeps it from KV cache that it has."""
         salted = {**body, "cache_salt": str(uuid4())}
-        return _distribution(_accepted(await self._completion(parameter, salted, _PARAMETER_S)))
+        async with _asking(parameter, _PARAMETER_S):
+            return _distribution(await _ask(self.dispatcher.session, parameter, "POST", _COMPLETIONS, salted))
 
     async def _completion(self, pod: Pod, body: Mapping[str, Any], seconds: float) -> Whole:
-        return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body, seconds=seconds)
+        async with _asking(pod, seconds):
+            return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body)
 
     async def _arrived(self, decode: Pod, before: Counts, part: int, *, clients: bool) -> bool | None:
         """Whether both prompts came from P, by what D counted since a reading; None if it does not count that.
@@ -286,24 +287,30 @@ class _Tokenizer:
 
     async def __call__(self, text: str, opens: bool) -> list[int]:
         body = {"prompt": text, "add_special_tokens": opens}
-        answer = await _ask(self.session, self.pod, "POST", "/tokenize", body, seconds=_PARAMETER_S)
-        if answer.status != HTTPStatus.OK:
-            raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
-        return members(answer, _Tokens).tokens
+        async with _asking(self.pod, _PARAMETER_S):
+            answer = await _ask(self.session, self.pod, "POST", "/tokenize", body)
+            if answer.status != HTTPStatus.OK:
+                raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
+            return members(answer, _Tokens).tokens
 
 
 @asynccontextmanager
-async def _time(pod: Pod, seconds: float) -> AsyncIterator[None]:
-    """Time for a pod to answer.
+async def _asking(pod: Pod, seconds: float) -> AsyncIterator[None]:
+    """Time for an answer of a pod. What is wrong with the answer is a failure of that pod.
 
     Raises:
-        PodFailure: It is over.
+        PodFailure: The time is over, or the answer is none. It names the pod.
     """
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
         raise _failure(pod, f"no answer within {seconds:g} s") from None
+    except RefusedError as error:
+        raise _failure(pod, f"status {error.answer.status}") from None
+    except PodFailure as failure:
+        failure.pod = failure.pod or pod.observed.name
+        raise
 
 
 def _failure(pod: Pod, reason: str) -> PodFailure:
@@ -312,26 +319,27 @@ def _failure(pod: Pod, reason: str) -> PodFailure:
     return found
 
 
-async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any, *, seconds: float) -> Whole:
+async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any) -> Whole:
     """The answer of a pod."""
     data = None if body is None else msgspec.json.encode(body)
-    async with _time(pod, seconds), exchange(pod, session, 0) as sent:
+    async with exchange(pod, session, 0) as sent:
         answer = await sent.begin(method, path, {"Content-Type": "application/json"}, data)
     if isinstance(answer, Stream):
         raise PodFailure("unexpected_stream")
     return answer
 
 
-def _accepted(answer: Whole | Stream) -> Whole:
+def _distribution(answer: Whole | Stream) -> Distribution | None:
+    """Probabilities of the first token; None if the answer has none.
+
+    Raises:
+        PodFailure: It is no completion.
+        RefusedError: It is an error.
+    """
     if isinstance(answer, Stream):
         raise PodFailure("unexpected_stream")
     if answer.status != HTTPStatus.OK:
         raise RefusedError(answer)
-    return answer
-
-
-def _distribution(answer: Whole) -> Distribution | None:
-    """Probabilities of the first token; None if the answer has none."""
     choices = members(answer, _Completion).choices
     logprobs = choices[0].logprobs if choices else None
     first = logprobs.top_logprobs[0] if logprobs is not None and logprobs.top_logprobs else None
