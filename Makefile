@@ -53,6 +53,7 @@ demo: setup ## Demo on a real cluster: operator, model, requests, and evidence o
 recording: setup ## Draw the pictures of the documentation, from a demo and from `kubectl pdi top` under load
 	@$(RUN) python -m e2e.demo up --record docs/images/demo.svg
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
+	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
 .PHONY: test
 test: ## All tests; tests without a cluster run while binaries and images are built
