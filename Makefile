@@ -50,7 +50,7 @@ demo: setup ## Demo on a real cluster: operator, model, requests, and evidence o
 
 # The local cluster stays up, as after the demo.
 .PHONY: recording
-recording: setup ## Draw the pictures of the documentation, from a demo and from `kubectl pdi top` under load
+recording: setup ## Draw the pictures of the documentation, from a demo, `kubectl pdi top` under load and the dashboard
 	@$(RUN) python -m e2e.demo up --record docs/images/demo.svg
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png

@@ -20,7 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import click
 import httpx
@@ -34,7 +33,7 @@ from e2e.console import headline, say
 from e2e.demo import NAME, NAMESPACE, name_option
 from e2e.install import OPERATOR_NAMESPACE, REPOSITORY
 from e2e.kubectl import Kubectl
-from e2e.requests import complete
+from e2e.requests import complete, unseen_prompt
 from e2e.waiting import wait_until
 from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, Role
 
@@ -45,13 +44,11 @@ _RATES_OVER: Final = "10s"
 _CLIENTS: Final = (1, 4, 8, 2)
 """Clients at a time, one stage after the other."""
 _STAGE_S: Final = 30
-_WORDS: Final = 60
+_REPEATS: Final = 60
 _ANSWER_TOKENS: Final = 120
 _COLUMNS: Final = 3
 _COLORS: Final = {"parameter": "#5794f2", "decode": "#ff9830"}
 _OTHER_COLORS: Final = ("#73bf69", "#f2495c", "#b877d9", "#fade2a", "#8ab8ff", "#ffb357")
-
-
 _LABEL: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -135,7 +132,7 @@ def _load(kubectl: Kubectl) -> None:
 
 def _client(url: str, end: float) -> None:
     while time.monotonic() < end:
-        complete(url, NAME, f"{uuid4()} {'the quick brown fox ' * _WORDS}", _ANSWER_TOKENS, ignore_eos=True)
+        complete(url, NAME, unseen_prompt(_REPEATS), _ANSWER_TOKENS, ignore_eos=True)
 
 
 def _panels(url: str, began: float, ended: float) -> Iterator[Panel]:

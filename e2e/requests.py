@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -24,6 +25,11 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+
+
+def unseen_prompt(repeats: int) -> str:
+    """A prompt that begins like no other, so that no pod has KV cache of it."""
+    return f"{uuid4()} {'the quick brown fox ' * repeats}"
 
 
 def chat(url: str, model: str, content: str, max_tokens: int = 32) -> Answer:

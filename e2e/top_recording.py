@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 import click
 from rich.console import Console
@@ -24,7 +23,7 @@ from e2e.demo import NAME as DEMO
 from e2e.demo import NAMESPACE, name_option
 from e2e.install import REPOSITORY, ImageReferences, apply, example
 from e2e.kubectl import Kubectl
-from e2e.requests import complete
+from e2e.requests import complete, unseen_prompt
 from e2e.waiting import wait_ready, wait_until
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.cli.history.live import Live
@@ -41,7 +40,7 @@ _EXAMPLE: Final = REPOSITORY / "examples" / "cpu-decode-disk-tier.yaml"
 _BLOCKS: Final = 64
 """KV blocks of an engine, of 128 tokens. Five of the requests fill them."""
 _REQUESTS: Final = 16
-_WORDS: Final = 70
+_REPEATS: Final = 70
 _ANSWER_TOKENS: Final = 500
 _SECONDS: Final = 2.0
 """Between two looks, as in the command."""
@@ -123,7 +122,7 @@ async def _looks_during_load(api: ApiServer, kubectl: Kubectl) -> list[Look]:
 
 
 def _send(kubectl: Kubectl) -> None:
-    prompts = [f"{uuid4()} {'the quick brown fox ' * _WORDS}" for _ in range(_REQUESTS)]
+    prompts = [unseen_prompt(_REPEATS) for _ in range(_REQUESTS)]
     with kubectl.port_forward(f"service/{NAME}", 80) as url, ThreadPoolExecutor(_REQUESTS) as clients:
         answers = [
             clients.submit(complete, url, NAME, prompt, _ANSWER_TOKENS, ignore_eos=True, timeout=600)
