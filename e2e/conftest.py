@@ -21,7 +21,7 @@ from e2e.install import (
 )
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
-from e2e.waiting import wait_ready
+from e2e.waiting import wait_ready, wait_until
 
 NAMESPACE = demo.NAMESPACE
 """As after the demo, so that pages of the documentation can be run as they are (test_pages.py)."""
@@ -91,6 +91,17 @@ def serving() -> Iterator[Serving]:
     finally:
         if not keep:
             cluster.down()
+
+
+@pytest.fixture
+def without_autoscaling_after(serving: Serving) -> Iterator[None]:
+    """Remove the autoscaling that a test adds, also if it fails. That replaces no pod."""
+    revision = serving.resource()["status"]["revision"]
+    yield
+    apply(serving.kubectl, serving.example)
+    wait_until("no HPA", lambda: not serving.kubectl.get("hpa")["items"])
+    if serving.resource()["status"]["revision"] != revision:
+        pytest.fail("Autoscaling is no part of the pods, but the revision changed.")
 
 
 def pytest_configure() -> None:

@@ -18,7 +18,7 @@ from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("without_autoscaling_after")]
 
 _QUEUE = Shape(clients=8, words=(250,), tokens=2)
 """Long prompts and short answers, more at a time than one P pod can take: they wait in P and nowhere else."""
@@ -88,15 +88,7 @@ def sees(serving: Serving) -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == "ScalingActive"), "")
 
 
-def as_before(serving: Serving, revision: str) -> None:
-    """Take the autoscaling out again, which replaces no pod."""
-    apply(serving.kubectl, serving.example)
-    wait_until("no HPA", lambda: not serving.kubectl.get("hpa")["items"])
-    assert serving.resource()["status"]["revision"] == revision, "autoscaling is no part of the pods"
-
-
 def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Serving) -> None:
-    revision = serving.resource()["status"]["revision"]
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         apply(serving.kubectl, scaled(serving, Role.DECODE, metrics=on_kv_demand("1m")))
         wait_until("two D pods", lambda: pods_of(serving, Role.DECODE)["ready"] == 2, timeout=240)
@@ -110,12 +102,10 @@ def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Servin
         wait_until("one D pod", lambda: pods_of(serving, Role.DECODE)["replicas"] == 1, timeout=240)
         client.wait_for(more=10)
         assert client.unanswered() == []
-    as_before(serving, revision)
 
 
 def test_p_follows_its_queue_and_ends_after_its_kv_cache_was_pulled(serving: Serving) -> None:
     """The operator is away while there are two; the second P pod leaves while requests wait in it."""
-    revision = serving.resource()["status"]["revision"]
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_QUEUE) as client:
         # Half a prompt, so that one that waits is enough, however quick the machine.
         apply(serving.kubectl, scaled(serving, Role.PARAMETER, calm_seconds=600, targets={"queuedPromptTokens": 500}))
@@ -142,11 +132,9 @@ def test_p_follows_its_queue_and_ends_after_its_kv_cache_was_pulled(serving: Ser
         moved = transfer(serving.kubectl, NAME) - before
         assert moved.failed == 0
         assert moved.moved_to_decode == moved.queried_on_decode > 0
-    as_before(serving, revision)
 
 
 def test_a_pair_that_nobody_asks_sleeps_and_requests_wake_it(serving: Serving) -> None:
-    revision = serving.resource()["status"]["revision"]
     sleep = {"scaleToZero": {"afterSeconds": 10, "maxWaitSeconds": 300}}
     one = {"autoscaling": {"maxReplicas": 1}}
     apply(serving.kubectl, edited(serving, autoscaling=sleep, parameter=one, decode=one))
@@ -166,7 +154,6 @@ def test_a_pair_that_nobody_asks_sleeps_and_requests_wake_it(serving: Serving) -
     wait_until("the status to say so", lambda: ready(serving)["reason"] == "Serving")
     events = serving.kubectl.get("events", f"--field-selector=involvedObject.name={NAME}")["items"]
     assert {"FellAsleep", "WokeUp"} <= {event["reason"] for event in events}
-    as_before(serving, revision)
 
 
 def ready(serving: Serving) -> dict[str, Any]:

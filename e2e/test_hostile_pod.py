@@ -15,7 +15,7 @@ from e2e.conftest import NAME, Serving
 from e2e.hostile_server import ANSWERS
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply
 from e2e.kubectl import Kubectl, KubectlError
-from e2e.test_autoscaling import as_before, on_kv_demand, scaled, sees
+from e2e.test_autoscaling import on_kv_demand, scaled, sees
 from e2e.waiting import wait_until
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
@@ -23,12 +23,15 @@ from pdinference.loadmetrics.scraping.window import FRESH_S
 from pdinference.planning.scaling.gauges import LABEL_NAMESPACE
 from pdinference.planning.scaling.signals import Signal
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("without_autoscaling_after")]
 
 HOSTILE = "hostile"
 _SERVER = Path(__file__).with_name("hostile_server.py")
 _HEALTH_PORT = 8080
 _PODS = 6
+_READS = "pdinference_scrapes_total"
+_SEVERAL_ROUNDS = 5
+"""Reads of the good tenant's two pods. Without autoscaling they are read once, and that load counts for 20 s."""
 _FAILURES = "pdinference_scrape_failures_total"
 _DEAD = "pdinference_background_task_failures_total"
 _REASONS = {"timeout", "too-long", "encoding", "malformed", "status"}
@@ -100,6 +103,18 @@ def knows_the_load(serving: Serving, operator: str) -> bool:
     return serving.kubectl.namespace in namespaces
 
 
+def reads(serving: Serving) -> dict[str, float]:
+    """How many pods each operator has read successfully."""
+    return {
+        name: sum(
+            sample.value
+            for sample in exported(serving, name)
+            if sample.name == _READS and sample.labels["result"] == "success"
+        )
+        for name in operators(serving)
+    }
+
+
 def reasons(serving: Serving, operator: str) -> set[str]:
     """Why an operator could not read pods."""
     return {reason for (metric, reason), count in counted(serving, operator).items() if metric == _FAILURES and count}
@@ -126,11 +141,15 @@ def restarts(serving: Serving) -> dict[str, int]:
 
 
 def test_hostile_pods_of_one_tenant_leave_the_other_alone(serving: Serving, hostile: Kubectl) -> None:
-    revision = serving.resource()["status"]["revision"]
+    read = reads(serving)
     apply(serving.kubectl, scaled(serving, Role.DECODE, metrics=on_kv_demand("1")))
     wait_until("an HPA that sees", lambda: sees(serving) == "True")
     wait_until(
         "every operator to know the load", lambda: all(knows_the_load(serving, one) for one in operators(serving))
+    )
+    wait_until(
+        "every operator to read it regularly",
+        lambda: all(count >= read[name] + _SEVERAL_ROUNDS for name, count in reads(serving).items()),
     )
     before = restarts(serving)
 
@@ -151,4 +170,3 @@ def test_hostile_pods_of_one_tenant_leave_the_other_alone(serving: Serving, host
     assert restarts(serving) == before
     for operator in operators(serving):
         assert not [task for (metric, task), n in counted(serving, operator).items() if metric == _DEAD and n]
-    as_before(serving, revision)
