@@ -34,6 +34,7 @@ VLLM_PLACES: Final[Mapping[str, str]] = {
     "operator/pdinference/api/v1alpha1/engine.py": r"vllm/vllm-openai:v",
     "operator/pdinference/api/v1alpha1/base.py": r"vllm/vllm-openai:v",
     "examples/gitops/models/kustomization.yaml": r"newTag: v",
+    "examples/gitops/argocd/image-updater.yaml": r"vllm-openai:~",
     "examples/gitops/flux/images.yaml": r"range: ~",
 }
 """The same for the release of vLLM that is the default."""
