@@ -34,7 +34,7 @@ def test_render_passes_over_other_kinds_and_reads_standard_input() -> None:
     [
         ("a: [", "is not YAML"),
         ("kind: Pod", "holds no resource of kind PDInference"),
-        ("", "holds no resource"),
+        ("", "is empty"),
         ("kind: PDInference\nmetadata: {name: x}\nspec: {}", "spec.model: This field is required."),
         ("kind: PDInference\nmetadata: 3", "metadata: "),
         ("kind: PDInference", "without a name is not valid"),
