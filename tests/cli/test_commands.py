@@ -82,6 +82,15 @@ def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Pat
     assert result.stdout == f"{file}: PDInference tiny is valid.\n"
 
 
+def test_validate_says_when_it_cannot_know_whether_the_model_fits() -> None:
+    text = "kind: PDInference\nmetadata: {name: a}\nspec: {model: {source: {huggingFace: {repository: a/b}}}}"
+    result = CliRunner().invoke(main, ["validate", "-f", "-"], input=text)
+    assert result.stdout == (
+        "<stdin>: PDInference a is valid.\n"
+        "  Whether its model fits was not checked: `pdinference plan -f <stdin>` says what is missing.\n"
+    )
+
+
 def test_the_dashboard_is_that_of_the_chart_also_as_a_configmap() -> None:
     chart = (REPOSITORY / "charts/pdinference-operator/dashboards/pdinference.json").read_text(encoding="utf-8")
     assert CliRunner().invoke(main, ["dashboard"]).output == chart, "run `make generate`"

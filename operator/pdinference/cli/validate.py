@@ -7,7 +7,7 @@ import click
 
 from pdinference.api import names
 from pdinference.api.validation import Problem, first_of, refusal
-from pdinference.checks import examine_any
+from pdinference.checks import Examination, examine_any
 from pdinference.cli.documents import documents, file_option, name_of
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
@@ -43,6 +43,7 @@ class _Checked:
         examination = examine_any(document, settings, known=local_facts)
         self.problems = first_of(examination.problems)
         self._warnings = examination.warnings
+        self._fit_unknown = isinstance(examination, Examination) and examination.memory.fits is None
         self._document = document
 
     def print(self, file: str) -> None:
@@ -56,6 +57,8 @@ class _Checked:
             error.show()
         else:
             say(f"{file}: {kind} {name} is valid.")
+            if self._fit_unknown:
+                say(f"  Whether its model fits was not checked: `pdinference plan -f {file}` says what is missing.")
 
     def as_json(self) -> Json:
         """For programs."""
