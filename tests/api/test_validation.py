@@ -96,6 +96,11 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
             'This must be of type array, not "NVIDIA-L4". Write a list: ["NVIDIA-L4"].',
         ),
         (
+            {"router": {"clients": {"namespace": "a"}}},
+            "router.clients",
+            'This must be of type array, not {"namespace": "a"}. Write a list, with a dash before each item.',
+        ),
+        (
             {"decode": {"placement": {"nodeSelector": {"gpu": True}}}},
             "decode.placement.nodeSelector.gpu",
             'This must be of type string, not true. Write it in quotes: "true".',

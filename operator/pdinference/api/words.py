@@ -52,6 +52,8 @@ def _rewritten(wanted: str, value: Any) -> str:
             return f'Write it in quotes: "{_shown(value)}".'
         case "array", str():
             return f"Write a list: [{_shown(value)}]."
+        case "array", dict():
+            return "Write a list, with a dash before each item."
         case "object", list():
             return "Write `name: value` for each member, without a dash."
     return ""

@@ -7,6 +7,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import broken_rules
 from pdinference.api.v1alpha1.connectors import LIMITS
+from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.transfer import HostLocal, Transfer
 from pdinference.api.validation import Problem
@@ -174,7 +175,7 @@ def _exposure(spec: Spec) -> Iterator[Problem]:
 def _secrets(spec: Spec) -> Iterator[Problem]:
     for name, options in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
         for variable in options.env:
-            if _SECRET.search(variable):
+            if _SECRET.search(variable) and variable not in OWNED_ENVIRONMENT:  # those are refused, with other advice
                 yield Problem(
                     f"spec.{name}.env.{variable}",
                     "This variable may hold a secret, which everyone who can read the resource can read. Use a Secret "
