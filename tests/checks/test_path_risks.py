@@ -62,16 +62,6 @@ def test_a_way_that_the_rules_refuse_is_not_advised(document: Make, spec: dict[s
     assert "transfer.rdma" in message
 
 
-def test_a_product_of_unknown_memory_is_worth_a_warning_of_its_own_role_alone(document: Make) -> None:
-    typo = {"accelerator": {"products": ["H100"]}}
-    found = warnings(document(parameter=typo))
-    assert "`kubectl get nodes -L nvidia.com/gpu.product`" in found["spec.parameter.accelerator.products"]
-    assert "spec.decode.accelerator.products" not in found, "it takes those of P"
-    assert "spec.decode.accelerator.products" in warnings(document(parameter=H200, decode=typo))
-    stated = {"accelerator": {"products": ["H100"], "memory": "80Gi"}}
-    assert "spec.parameter.accelerator.products" not in warnings(document(parameter=stated))
-
-
 def test_fields_of_pods_that_p_does_not_have_are_named(document: Make) -> None:
     own = {**H200, "replicas": 3, "autoscaling": {"maxReplicas": 4}, "placement": {"nodeSelector": {"a": "b"}}}
     made = document(parameter=own, colocation={"topologyKey": "rack"}, transfer={"path": "HostLocal"})

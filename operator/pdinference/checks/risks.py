@@ -14,6 +14,7 @@ from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.memory.gpus import gpu_memory
+from pdinference.planning.memory.product_names import meant_by
 from pdinference.planning.pinning import not_pinned
 from pdinference.planning.transfer_speeds import TCP_TEXT
 
@@ -75,17 +76,19 @@ def pinning_risks(spec: Spec) -> Iterator[Problem]:
 
 
 def product_risks(spec: Spec) -> Iterator[Problem]:
-    """Warnings about products of unknown memory, which may be misspelt. Pods of a misspelt one stay Pending."""
+    """Warnings about products that may be misspelt, because their pods would stay Pending."""
     for role in spec.engine_roles:
         own = spec.parameter.accelerator if role is Role.PARAMETER else spec.decode.accelerator
-        unknown = [name for name in own.products if not gpu_memory(name).known]
-        if unknown and own.memory is None:
+        for product in own.products if own.memory is None else ():
+            known, meant = gpu_memory(product).known, meant_by(product)
+            if known and (meant is None or meant.lower() != product.lower()):
+                continue  # as a vendor's labeller writes it, such as MI300X
             yield Problem(
                 f"spec.{role}.accelerator.products",
-                f"The memory of {', '.join(unknown)} is not known, so whether the model fits is not checked. Is it "
-                f"misspelt? Pods need a node whose label {own.product_label} has exactly this value: "
-                f"`kubectl get nodes -L {own.product_label}` shows the values. If it is right, state "
-                "accelerator.memory.",
+                f"Pods need a node whose label {own.product_label} is exactly {product}."
+                f"{f' Did you mean {meant}?' if meant else ''} `kubectl get nodes -L {own.product_label}` shows the "
+                "values."
+                f"{'' if known else ' Its memory is not known here: if the name is right, state accelerator.memory.'}",
             )
 
 
