@@ -146,6 +146,12 @@ def test_the_schema_is_explained_in_plain_words(document: Make, spec: dict[str, 
 @pytest.mark.parametrize(
     ("spec", "field", "advice"),
     [
+        ({"decode": {"nodeSelector": {}}}, "decode.nodeSelector", "Use placement.nodeSelector of the role."),
+        (
+            {"decode": {"accelerator": {"count": 2}}},
+            "decode.accelerator.count",
+            "Use parallelism.tensor of the role: each rank gets one GPU.",
+        ),
         ({"prefill": {}}, "prefill", "The role that does prefill is spec.parameter."),
         ({"decode": {"gpus": 2}}, "decode.gpus", "Use parallelism.tensor of the role: each rank gets one GPU."),
         (
@@ -160,6 +166,12 @@ def test_the_words_of_other_systems_lead_to_the_field(
     document: Make, spec: dict[str, Any], field: str, advice: str
 ) -> None:
     assert problems(document(**spec)) == {f"spec.{field}": f"Unknown field. {advice}"}
+
+
+def test_a_namespace_has_the_form_that_the_api_server_wants(document: Make) -> None:
+    made = document()
+    made["metadata"]["namespace"] = "Team_A"
+    assert problems(made) == {"metadata.namespace": "Write the name of a namespace, for example team-a."}
 
 
 def test_names_of_python_are_unknown_fields(document: Make) -> None:

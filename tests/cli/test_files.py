@@ -63,3 +63,17 @@ spec:
 """)
     result = CliRunner().invoke(main, ["validate", "-f", str(file)])
     assert "PDInference merged is valid." in result.output
+
+
+def test_several_files_and_the_items_of_a_list_are_all_checked(tmp_path: Path) -> None:
+    one, listed = tmp_path / "one.yaml", tmp_path / "list.yaml"
+    one.write_text("kind: PDInference\nmetadata: {name: a}\nspec: {model: {source: {path: /a}}}")
+    listed.write_text(
+        f"kind: List\nitems:\n- {one.read_text().replace('name: a', 'name: b').replace(chr(10), chr(10) + '  ')}"
+    )
+    result = CliRunner().invoke(main, ["validate", "-f", str(one), "-f", str(listed)])
+    assert f"{one}: PDInference a is valid." in result.output
+    assert f"{listed}: PDInference b is valid." in result.output
+    rendered = CliRunner().invoke(main, ["render", "-f", str(one), "-f", str(listed)]).stdout
+    assert "name: a-router" in rendered
+    assert "name: b-router" in rendered

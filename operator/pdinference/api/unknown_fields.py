@@ -33,9 +33,20 @@ _OTHER_WORDS: Final = {
     "token": "A token is in a Secret: use tokenSecret: {name: NAME, key: KEY}.",
     "template": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
     "containers": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
+    "count": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    "nodeselector": "Use placement.nodeSelector of the role.",
+    "affinity": "Use placement.nodeAffinity of the role, or spec.colocation. Any other affinity goes into podTemplate.",
+    "command": "The operator writes the command. Use args, of spec.engine or of the role.",
+    "volumes": "Use podTemplate of the role.",
+    "volumemounts": "Use podTemplate of the role.",
+    "initcontainers": "Use podTemplate of the role.",
+    "imagepullsecrets": "Use podTemplate of the role.",
+    "livenessprobe": "Use podTemplate of the role.",
+    "readinessprobe": "Use podTemplate of the role.",
+    "securitycontext": "Use podTemplate of the role.",
     "ingress": "Use spec.router.service for a load balancer, or spec.router.route for a Gateway.",
 }
-"""Fields of other systems (KServe, llm-d, vLLM's chart) in lower case without separators, and what to use here."""
+"""Fields of other systems (KServe, llm-d, pods) in lower case without separators, and what to use here."""
 
 
 def meant(model: type[BaseModel], location: Location) -> str:

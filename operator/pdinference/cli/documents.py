@@ -9,7 +9,7 @@ import click
 from pdinference.api import names
 from pdinference.api.validation import InvalidResourceError, refusal
 from pdinference.api.words import cut
-from pdinference.cli.yaml_files import yaml_documents
+from pdinference.cli.yaml_files import objects_in
 
 _CONVERT: Final = "For a command line of vLLM or a manifest with one, `pdinference convert -f FILE` prints a resource."
 _LONGEST_KIND, _MOST_KINDS = 63, 5
@@ -27,9 +27,22 @@ def file_option(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
+def files_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the repeatable option for the files to read."""
+    return click.option(
+        "-f",
+        "--file",
+        "sources",
+        type=click.File(encoding="utf-8"),
+        required=True,
+        multiple=True,
+        help="File with our resources; - reads standard input. Repeatable.",
+    )(command)
+
+
 def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
-    """Read the documents of these kinds in a file. Documents of other kinds are skipped."""
-    found = [document for document in yaml_documents(source) if document is not None]
+    """Read the documents of these kinds in a file. Those of other kinds are skipped."""
+    found = [document for document in objects_in(source) if document is not None]
     wanted = [document for document in found if isinstance(document, dict) and _kind_of(document) in kinds]
     if not wanted:
         raise click.ClickException(_without(source.name, kinds, found))

@@ -49,6 +49,20 @@ def yaml_documents(source: IO[str]) -> Iterator[Any]:
     yield from documents_of(text_of(source, _MAX_CHARACTERS), source.name)
 
 
+def objects_in(source: IO[str]) -> Iterator[Any]:
+    """All objects of a file: its documents, and the items of a List, as `kubectl get -o yaml` prints it.
+
+    Raises:
+        ClickException: It is not YAML, or exceeds the limits.
+    """
+    for document in yaml_documents(source):
+        items = document.get("items") if isinstance(document, dict) else None
+        if isinstance(items, list):
+            yield from items
+        else:
+            yield document
+
+
 def text_of(source: IO[str], most: int) -> str:
     """The text of a file.
 
