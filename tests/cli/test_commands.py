@@ -87,7 +87,7 @@ def test_validate_says_when_it_cannot_know_whether_the_model_fits() -> None:
     result = CliRunner().invoke(main, ["validate", "-f", "-"], input=text)
     assert result.stdout == (
         "<stdin>: PDInference a is valid.\n"
-        "  Whether its model fits was not checked: `pdinference plan -f <stdin>` says what is missing.\n"
+        "  Whether its model fits was not checked: `pdinference plan -f -` says what is missing.\n"
     )
 
 

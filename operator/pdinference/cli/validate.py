@@ -17,6 +17,7 @@ from pdinference.manifests import RenderSettings
 Json = dict[str, Any]
 
 _REFUSED: Final = 1
+_STDIN: Final = "<stdin>"
 
 
 @click.command("validate")
@@ -66,7 +67,8 @@ class _Checked:
         else:
             say(f"{file}: {kind} {name} is valid.")
             if self._fit_unknown:
-                say(f"  Whether its model fits was not checked: `pdinference plan -f {file}` says what is missing.")
+                again = "-" if file == _STDIN else file
+                say(f"  Whether its model fits was not checked: `pdinference plan -f {again}` says what is missing.")
 
     def as_json(self) -> Json:
         """For programs."""
