@@ -82,14 +82,15 @@ def members(model: type[BaseModel], location: Location) -> str:
 
 def _of_vllm(name: str) -> str:
     """The field for an option of vLLM, in any of its spellings: `max_model_len`, `maxModelLen`."""
-    option, advice = next(
-        ((option, advice) for option, advice in OWNED_ARGUMENTS.items() if _plain(option) == _plain(name)), ("", "")
-    )
-    return f"For vLLM's --{option}, {advice}." if advice else ""
+    option = _VLLM_OPTIONS.get(_plain(name))
+    return f"For vLLM's --{option}, {OWNED_ARGUMENTS[option]}." if option else ""
 
 
 def _plain(name: str) -> str:
     return name[:_LONGEST].replace("_", "").replace("-", "").lower()
+
+
+_VLLM_OPTIONS: Final = {_plain(option): option for option in OWNED_ARGUMENTS}
 
 
 @cache
