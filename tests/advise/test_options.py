@@ -5,15 +5,16 @@ import math
 import pytest
 
 from pdinference.advise.objectives import parse_objectives
-from pdinference.advise.offer import _PRODUCTS, parse_offer
+from pdinference.advise.offer import parse_offer
 from pdinference.advise.problem import AdviceError
 from pdinference.advise.ways import parse_transports, way_of
 from pdinference.performance.calibration import Source
 from pdinference.performance.devices import device_of
 from pdinference.planning.memory.gpus import gpu_memory
+from pdinference.planning.memory.product_names import PRODUCTS
 
 
-@pytest.mark.parametrize("product", sorted(_PRODUCTS.values()))
+@pytest.mark.parametrize("product", sorted(PRODUCTS.values()))
 def test_each_short_name_is_a_product_of_known_speed_and_memory(product: str) -> None:
     assert device_of(product) is not None
     assert gpu_memory(product).known

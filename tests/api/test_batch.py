@@ -41,7 +41,8 @@ def test_a_minimal_document_is_valid_and_has_sensible_defaults(batch_document: M
         ({"ttlSecondsAfterFinished": 5}, "spec.ttlSecondsAfterFinished", "greater than or equal to 60"),
         ({"model": "-x"}, "spec.model", "model name"),
         ({"apiKeyName": "../tls.key"}, "spec.apiKeyName", "Write a key of the Secret"),
-        ({"modell": "x"}, "spec.modell", "kubectl explain pdib.spec"),
+        ({"modell": "x"}, "spec.modell", "Did you mean model?"),
+        ({"prefill": {}}, "spec.prefill", "Fields of spec: inferenceRef, "),
     ],
 )
 def test_what_is_wrong_is_named(batch_document: Make, spec: dict[str, Any], field: str, words: str) -> None:

@@ -72,12 +72,39 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        ({"decode": {"replicas": "2"}}, "decode.replicas", 'This must be of type integer, not "2".'),
+        (
+            {"decode": {"replicas": "2"}},
+            "decode.replicas",
+            'This must be of type integer, not "2". Write it without quotes: 2.',
+        ),
         ({"decode": {"replicas": True}}, "decode.replicas", "This must be of type integer, not true."),
         ({"decode": {"replicas": -1}}, "decode.replicas", "This should be greater than or equal to 0, not -1."),
         ({"model": {"source": {"path": "/a"}, "inspect": 1}}, "model.inspect", "This must be of type boolean, not 1."),
-        ({"decode": []}, "decode", "This must be of type object, not []."),
-        ({"decode": "x" * 99}, "decode", f'This must be of type object, not "{"x" * 59}….'),
+        (
+            {"engine": {"env": []}},
+            "engine.env",
+            "This must be of type object, not []. Write `name: value` for each member, without a dash.",
+        ),
+        (
+            {"router": {"tls": "x" * 99}},
+            "router.tls",
+            f'This must be of type object, not "{"x" * 59}…. Fields of spec.router.tls: secretName.',
+        ),
+        (
+            {"decode": {"accelerator": {"products": "NVIDIA-L4"}}},
+            "decode.accelerator.products",
+            'This must be of type array, not "NVIDIA-L4". Write a list: ["NVIDIA-L4"].',
+        ),
+        (
+            {"router": {"clients": {"namespace": "a"}}},
+            "router.clients",
+            'This must be of type array, not {"namespace": "a"}. Write a list, with a dash before each item.',
+        ),
+        (
+            {"decode": {"placement": {"nodeSelector": {"gpu": True}}}},
+            "decode.placement.nodeSelector.gpu",
+            'This must be of type string, not true. Write it in quotes: "true".',
+        ),
         ({"rollout": {"strategy": "A"}}, "rollout.strategy", 'This should be "BlueGreen" or "Recreate", not "A".'),
         ({"engine": {"image": "i" * 513}}, "engine.image", "Too long: use at most 512 characters."),
         (
@@ -93,30 +120,66 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
         (
             {"decod": None},
             "decod",
-            "Unknown field. Did you mean decode? `kubectl explain pdi.spec --recursive` lists all fields.",
+            "Unknown field. Did you mean decode?",
         ),
         (
             {"replicas": 2},
             "replicas",
-            (
-                "Unknown field. It is a field of spec.router, spec.decode, spec.parameter. "
-                "`kubectl explain pdi.spec --recursive` lists all fields."
-            ),
+            "Unknown field. It is a field of spec.router, spec.decode, spec.parameter.",
         ),
         (
-            {"engine": {"extraArgs": []}},
-            "engine.extraArgs",
-            "Unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all fields.",
+            {"router": {"tls": {"secretName": "a", "cert": "a"}}},
+            "router.tls.cert",
+            "Unknown field. Fields of spec.router.tls: secretName.",
         ),
         (
             {"decode": {"placement": {"tolerations": [{"keys": "a"}]}}},
             "decode.placement.tolerations[0].keys",
-            "Unknown field. Did you mean key? `kubectl explain pdi.spec --recursive` lists all fields.",
+            "Unknown field. Did you mean key?",
         ),
     ],
 )
 def test_the_schema_is_explained_in_plain_words(document: Make, spec: dict[str, Any], field: str, message: str) -> None:
     assert problems(document(**spec)) == {f"spec.{field}": message}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "advice"),
+    [
+        ({"decode": {"nodeSelector": {}}}, "decode.nodeSelector", "Use placement.nodeSelector of the role."),
+        (
+            {"decode": {"accelerator": {"count": 2}}},
+            "decode.accelerator.count",
+            "Use parallelism.tensor of the role: each rank gets one GPU.",
+        ),
+        ({"prefill": {}}, "prefill", "The role that does prefill is spec.parameter."),
+        ({"decode": {"gpus": 2}}, "decode.gpus", "Use parallelism.tensor of the role: each rank gets one GPU."),
+        (
+            {"engine": {"tensorParallelSize": 2}},
+            "engine.tensorParallelSize",
+            "For vLLM's --tensor-parallel-size, use parallelism.tensor of the role.",
+        ),
+        ({"max_model_len": 8}, "max_model_len", "For vLLM's --max-model-len, use spec.model.maxModelLength."),
+    ],
+)
+def test_the_words_of_other_systems_lead_to_the_field(
+    document: Make, spec: dict[str, Any], field: str, advice: str
+) -> None:
+    assert problems(document(**spec)) == {f"spec.{field}": f"Unknown field. {advice}"}
+
+
+def test_a_namespace_has_the_form_that_the_api_server_wants(document: Make) -> None:
+    made = document()
+    made["metadata"]["namespace"] = "Team_A"
+    assert problems(made) == {"metadata.namespace": "Write the name of a namespace, for example team-a."}
+
+
+def test_names_of_python_are_unknown_fields(document: Make) -> None:
+    model = {"source": {"hugging_face": {"repository": "a/b"}}, "max_model_length": 8}
+    assert problems(document(model=model)) == {
+        "spec.model.source.hugging_face": "Unknown field. Did you mean huggingFace?",
+        "spec.model.max_model_length": "Unknown field. Did you mean maxModelLength?",
+    }
 
 
 def test_what_is_null_was_not_given(document: Make) -> None:

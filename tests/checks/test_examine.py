@@ -314,6 +314,13 @@ def test_an_image_for_gpus_is_worth_a_warning_on_cpu(document: Make, image: str,
     assert "spec.engine.image" not in {warning.field for warning in on_gpus.warnings}
 
 
+def test_a_secret_in_the_environment_gets_one_advice(document: Make) -> None:
+    found = examined(document(engine={"env": {"HF_TOKEN": "hf_a", "OPENAI_API_KEY": "b"}}))
+    assert [problem.field for problem in found.problems] == ["spec.engine.env"]
+    assert "spec.engine.env.OPENAI_API_KEY" in {warning.field for warning in found.warnings}
+    assert "spec.engine.env.HF_TOKEN" not in {warning.field for warning in found.warnings}
+
+
 def test_the_same_document_gives_the_same_words(document: Make) -> None:
     made = document(model=model(LLAMA_8B), decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     assert examined(made) == examined(made)

@@ -34,7 +34,7 @@ def test_render_passes_over_other_kinds_and_reads_standard_input() -> None:
     [
         ("a: [", "is not YAML"),
         ("kind: Pod", "holds no resource of kind PDInference"),
-        ("", "holds no resource"),
+        ("", "is empty"),
         ("kind: PDInference\nmetadata: {name: x}\nspec: {}", "spec.model: This field is required."),
         ("kind: PDInference\nmetadata: 3", "metadata: "),
         ("kind: PDInference", "without a name is not valid"),
@@ -80,6 +80,15 @@ def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Pat
     assert result.exit_code == 1
     assert "PDInference wrong is not valid." in result.stderr
     assert result.stdout == f"{file}: PDInference tiny is valid.\n"
+
+
+def test_validate_says_when_it_cannot_know_whether_the_model_fits() -> None:
+    text = "kind: PDInference\nmetadata: {name: a}\nspec: {model: {source: {huggingFace: {repository: a/b}}}}"
+    result = CliRunner().invoke(main, ["validate", "-f", "-"], input=text)
+    assert result.stdout == (
+        "<stdin>: PDInference a is valid.\n"
+        "  Whether its model fits was not checked: `pdinference plan -f -` says what is missing.\n"
+    )
 
 
 def test_the_dashboard_is_that_of_the_chart_also_as_a_configmap() -> None:

@@ -54,7 +54,7 @@ def test_a_manifest_in_json_is_read_too(tmp_path: Path) -> None:
 def test_what_it_prints_passes_validate() -> None:
     printed = convert("-f", "-", text=SERVE).stdout
     result = CliRunner().invoke(main, ["validate", "-f", "-"], input=printed)
-    assert result.stdout == "<stdin>: PDInference b is valid.\n"
+    assert result.stdout.startswith("<stdin>: PDInference b is valid.\n")
     assert "P is not pinned to a product" in result.stderr, "a command line names no product"
 
 

@@ -4,55 +4,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from pdinference.advise.problem import AdviceError
 from pdinference.api.words import cut
 from pdinference.performance.devices import device_key, device_of
 from pdinference.planning.memory.gpus import gpu_memory
+from pdinference.planning.memory.product_names import PRODUCTS
 
 MOST_GPUS: Final = 1024
 _MOST_KINDS: Final = 4
 _MOST_PRICE: Final = 1e6
 
-_PRODUCTS: Final = MappingProxyType(
-    {
-        "a10": "NVIDIA-A10",
-        "a100": "NVIDIA-A100-SXM4-80GB",
-        "a100-40gb": "NVIDIA-A100-SXM4-40GB",
-        "a100-80gb": "NVIDIA-A100-SXM4-80GB",
-        "a100-pcie": "NVIDIA-A100-80GB-PCIe",
-        "a10g": "NVIDIA-A10G",
-        "a30": "NVIDIA-A30",
-        "a40": "NVIDIA-A40",
-        "b200": "NVIDIA-B200",
-        "b300": "NVIDIA-B300",
-        "gb200": "NVIDIA-GB200",
-        "gh200": "NVIDIA-GH200-480GB",
-        "h100": "NVIDIA-H100-80GB-HBM3",
-        "h100-nvl": "NVIDIA-H100-NVL",
-        "h100-pcie": "NVIDIA-H100-PCIe",
-        "h20": "NVIDIA-H20",
-        "h200": "NVIDIA-H200",
-        "h200-nvl": "NVIDIA-H200-NVL",
-        "h800": "NVIDIA-H800",
-        "l4": "NVIDIA-L4",
-        "l20": "NVIDIA-L20",
-        "l40": "NVIDIA-L40",
-        "l40s": "NVIDIA-L40S",
-        "mi300x": "AMD-Instinct-MI300X",
-        "mi325x": "AMD-Instinct-MI325X",
-        "mi355x": "AMD-Instinct-MI355X",
-        "rtx-3090": "NVIDIA-GeForce-RTX-3090",
-        "rtx-4090": "NVIDIA-GeForce-RTX-4090",
-        "rtx-5090": "NVIDIA-GeForce-RTX-5090",
-        "rtx-6000-ada": "NVIDIA-RTX-6000-Ada-Generation",
-        "rtx-a6000": "NVIDIA-RTX-A6000",
-        "rtx-pro-6000": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
-    }
-)
-"""Value of the product label by short name, as GPU feature discovery and AMD's labeller write it."""
 _GPUS: Final = re.compile(r"([1-9][0-9]{0,4})\s*[xX]\s*([A-Za-z0-9][A-Za-z0-9_.-]{0,62})", re.ASCII)
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
@@ -124,7 +87,7 @@ def parse_offer(
 def product_of(name: str) -> str:
     """The value of the product label for a short name; any other name is taken as that value."""
     key = device_key(name)
-    return _PRODUCTS.get(key.removeprefix("nvidia-"), name.removesuffix("-SHARED"))
+    return PRODUCTS.get(key.removeprefix("nvidia-"), name.removesuffix("-SHARED"))
 
 
 def _pool(text: str) -> Pool:
@@ -143,7 +106,7 @@ def _require_known(pool: Pool, *, speed_known: bool, memory_known: bool) -> None
     if not speed_known and device_of(pool.product) is None:
         raise AdviceError(
             f"--gpus: the speed of {pool.product} is not known, so nothing can be predicted for it. Known short names: "
-            f"{', '.join(sorted(_PRODUCTS))}. Other products are written as in `kubectl get nodes -L "
+            f"{', '.join(sorted(PRODUCTS))}. Other products are written as in `kubectl get nodes -L "
             "nvidia.com/gpu.product`; those that are known are in performance/devices.py. Measure any other one with "
             "`pdinference calibrate`, and give its file with --calibration."
         )

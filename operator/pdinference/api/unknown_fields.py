@@ -1,4 +1,4 @@
-"""Where a field that the schema lacks may belong."""
+"""Which fields to use in place of one that the schema lacks."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from pdinference.api.v1alpha1.base import models_in
+from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
 
 _LONGEST: Final = 63
 """Characters of a name that are compared; no field has more."""
@@ -16,10 +17,40 @@ _ALIKE: Final = 0.7
 _MOST_PLACES: Final = 3
 
 Path = tuple[str, ...]
+Location = tuple[int | str, ...]
 
 
-def hint(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """A sentence that names the field that was meant; empty if none is likely.
+_OTHER_WORDS: Final = {
+    "prefill": "The role that does prefill is spec.parameter.",
+    "gpu": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    "gpus": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    "tensorparallelism": "Use parallelism.tensor of the role.",
+    "uri": "Use spec.model.source: hf://owner/name is huggingFace: {repository: owner/name}, and pvc://claim/folder is "
+    "persistentVolumeClaim: {claimName: claim, path: folder}.",
+    "storageuri": "Use spec.model.source.",
+    "modelid": "Use spec.model.source.huggingFace.repository.",
+    "s3": "A bucket is no source: copy the model to a volume, and use persistentVolumeClaim.",
+    "token": "A token is in a Secret: use tokenSecret: {name: NAME, key: KEY}.",
+    "template": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
+    "containers": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
+    "count": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    "nodeselector": "Use placement.nodeSelector of the role.",
+    "affinity": "Use placement.nodeAffinity of the role, or spec.colocation. Any other affinity goes into podTemplate.",
+    "command": "The operator writes the command. Use args, of spec.engine or of the role.",
+    "volumes": "Use podTemplate of the role.",
+    "volumemounts": "Use podTemplate of the role.",
+    "initcontainers": "Use podTemplate of the role.",
+    "imagepullsecrets": "Use podTemplate of the role.",
+    "livenessprobe": "Use podTemplate of the role.",
+    "readinessprobe": "Use podTemplate of the role.",
+    "securitycontext": "Use podTemplate of the role.",
+    "ingress": "Use spec.router.service for a load balancer, or spec.router.route for a Gateway.",
+}
+"""Fields of other systems (KServe, llm-d, pods) in lower case without separators, and what to use here."""
+
+
+def meant(model: type[BaseModel], location: Location) -> str:
+    """A sentence that names the field that was meant, or else the fields that there are.
 
     Args:
         model: The resource.
@@ -29,10 +60,37 @@ def hint(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
     fields = _fields(model)
     if near := get_close_matches(name[:_LONGEST], fields.get(tuple(at), ()), n=1, cutoff=_ALIKE):
         return f"Did you mean {near[0]}?"
+    if ("spec", "engine") in fields and (advice := _OTHER_WORDS.get(_plain(name)) or _of_vllm(name)):
+        return advice
     places = sorted((".".join(path) for path, names in fields.items() if name in names), key=len)
     if 0 < len(places) <= _MOST_PLACES:
         return f"It is a field of {', '.join(places)}."
-    return ""
+    return members(model, location[:-1])
+
+
+def members(model: type[BaseModel], location: Location) -> str:
+    """A sentence that lists the fields of an object; empty if the schema lists none.
+
+    Args:
+        model: The resource.
+        location: Of the object.
+    """
+    at = tuple(step for step in location if isinstance(step, str))
+    names = _fields(model).get(at)
+    return f"Fields of {'.'.join(at)}: {', '.join(dict.fromkeys(names))}." if names else ""
+
+
+def _of_vllm(name: str) -> str:
+    """The field for an option of vLLM, in any of its spellings: `max_model_len`, `maxModelLen`."""
+    option = _VLLM_OPTIONS.get(_plain(name))
+    return f"For vLLM's --{option}, {OWNED_ARGUMENTS[option]}." if option else ""
+
+
+def _plain(name: str) -> str:
+    return name[:_LONGEST].replace("_", "").replace("-", "").lower()
+
+
+_VLLM_OPTIONS: Final = {_plain(option): option for option in OWNED_ARGUMENTS}
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from pdinference.api import names, partial
 from pdinference.api.bounds import broken_bound
 from pdinference.api.partial import parents, path
-from pdinference.api.unknown_fields import hint
+from pdinference.api.unknown_fields import meant, members
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
 from pdinference.api.words import cut, sentence
@@ -130,43 +130,42 @@ def read(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDIn
             unknown here comes from a newer CRD, which may even have set it by a default. Such fields are ignored.
             Elsewhere, an unknown field is a problem.
     """
-    return _read(PDInference, document, names.SHORT_NAME, admitted=admitted)
+    return _read(PDInference, document, admitted=admitted)
 
 
 def read_batch(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDBatch]:
     """Read the parts of a PDBatch that fit the schema; the arguments are those of `read`."""
-    return _read(PDBatch, document, names.BATCH_SHORT_NAME, admitted=admitted)
+    return _read(PDBatch, document, admitted=admitted)
 
 
-def _read(
-    model: type[ResourceT], document: Mapping[str, Any], short_name: str, *, admitted: bool
-) -> Reading[ResourceT]:
+def _read(model: type[ResourceT], document: Mapping[str, Any], *, admitted: bool) -> Reading[ResourceT]:
     if (broken := broken_bound(document)) is not None:
         return Reading(None, (Problem(*broken),))
     try:
-        resource = model.model_validate(dict(document), context=RULES_LATER)
+        resource = _of_schema(model, document)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         if admitted:
-            return _read_known(model, document, errors, short_name)
-        return _partial(model, document, errors, short_name)
+            return _read_known(model, document, errors)
+        return _partial(model, document, errors)
     return Reading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
 
 
-def _read_known(
-    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
-) -> Reading[ResourceT]:
+def _of_schema(model: type[ResourceT], document: Mapping[str, Any]) -> ResourceT:
+    """Fields have their names of the CRD only: Python's (`max_model_length`) are unknown to the API server."""
+    return model.model_validate(dict(document), context=RULES_LATER, by_alias=True, by_name=False)
+
+
+def _read_known(model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]) -> Reading[ResourceT]:
     """Read a document without its unknown fields."""
     unknown = [details for details in errors if details["type"] == _UNKNOWN]
     known = partial.without(document, partial.unfit(unknown, {}), {})
-    reading = _read(model, known, short_name, admitted=False)
+    reading = _read(model, known, admitted=False)
     return replace(reading, ignored=first_of(Problem(path(details["loc"]), _IGNORED) for details in unknown))
 
 
-def _partial(
-    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
-) -> Reading[ResourceT]:
-    unfit = tuple(_problem(model, details, short_name) for details in errors)
+def _partial(model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]) -> Reading[ResourceT]:
+    unfit = tuple(_problem(model, details) for details in errors)
     left_out = [problem.field for problem in unfit]
     stand_ins = _STAND_INS.get(model, {})
     for _ in range(_ROUNDS):
@@ -174,7 +173,7 @@ def _partial(
         left_out += [path(partial.doubtful(location)) for location in locations]
         document = partial.without(document, locations, stand_ins)
         try:
-            resource = model.model_validate(document, context=RULES_LATER)
+            resource = _of_schema(model, document)
         except ValidationError as error:
             errors = error.errors(include_url=False)
             continue
@@ -184,12 +183,20 @@ def _partial(
     return Reading(None, unfit, tuple(left_out))
 
 
-def _problem(model: type[ApiModel], details: ErrorDetails, short_name: str) -> Problem:
-    meant = hint(model, details["loc"]) if details["type"] == _UNKNOWN else ""
-    return Problem(path(details["loc"]), sentence(details, short_name, meant))
+def _problem(model: type[ApiModel], details: ErrorDetails) -> Problem:
+    return Problem(path(details["loc"]), sentence(details, _hint(model, details)))
 
 
-_UNKNOWN = "extra_forbidden"
+def _hint(model: type[ApiModel], details: ErrorDetails) -> str:
+    match details["type"]:
+        case "extra_forbidden":
+            return meant(model, details["loc"])
+        case "model_type":
+            return members(model, details["loc"])
+    return ""
+
+
+_UNKNOWN: Final = "extra_forbidden"
 _IGNORED = "This version of the operator does not know this field and ignores it. Upgrade the operator to use it."
 _ROUNDS = 8
 """Maximum passes. Removing a member may leave its parent incomplete, which the next pass removes."""

@@ -7,7 +7,7 @@ from pydantic_core import ErrorDetails
 
 _SENTENCES = {
     "missing": "This field is required.",
-    "extra_forbidden": "Unknown field. {hint} `kubectl explain {short_name}.spec --recursive` lists all fields.",
+    "extra_forbidden": "Unknown field. {hint}",
     "value_error": "{error}",
     "string_too_long": "Too long: use at most {max_length} characters.",
     "too_long": "This must have at most {max_length} items, not {actual_length}.",
@@ -26,22 +26,37 @@ _LONGEST_VALUE = 60
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
-def sentence(details: ErrorDetails, short_name: str, hint: str = "") -> str:
+def sentence(details: ErrorDetails, hint: str = "") -> str:
     """The message for one error.
 
     Args:
         details: The error from pydantic.
-        short_name: Short name of the kind, for `kubectl explain`.
-        hint: For an unknown field, the sentence that names the field that was meant.
+        hint: For an unknown field and a value that is no object: the sentence that names the fields to use.
     """
     if known := _SENTENCES.get(details["type"]):
-        words = {"short_name": short_name, "hint": hint or "Check the spelling;"}
-        return known.format_map({**details.get("ctx", {}), **words})
+        return known.format_map({**details.get("ctx", {}), "hint": hint or "Check the spelling."})
     value = _shown(details["input"])
     if wanted := _TYPES.get(details["type"]):
-        return f"This must be of type {wanted}, not {value}."
+        remedy = hint or _rewritten(wanted, details["input"])
+        return f"This must be of type {wanted}, not {value}.{f' {remedy}' if remedy else ''}"
     expected = details["msg"].replace("Input", "This", 1).replace("'", '"')
     return f"{expected}, not {value}."
+
+
+def _rewritten(wanted: str, value: Any) -> str:
+    """How to write a value that has only the wrong type; empty if that is not known."""
+    match wanted, value:
+        case "integer", str() if value.isascii() and value.isdecimal():
+            return f"Write it without quotes: {_shown(int(value[:_LONGEST_VALUE]))}."
+        case "string", bool():
+            return f'Write it in quotes: "{_shown(value)}".'
+        case "array", str():
+            return f"Write a list: [{_shown(value)}]."
+        case "array", dict():
+            return "Write a list, with a dash before each item."
+        case "object", list():
+            return "Write `name: value` for each member, without a dash."
+    return ""
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,7 @@ from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.checks.recurrent import recurrent_warnings
 from pdinference.checks.resources import resource_problems
-from pdinference.checks.risks import path_risks, pinning_risks, risks
+from pdinference.checks.risks import path_risks, pinning_risks, product_risks, risks
 from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings
@@ -86,7 +86,8 @@ def examine(
         *adapter_warnings(reading.resource.spec, adapters),
     )
     if not problems:  # products may be among the fields that could not be read
-        warnings += (*pinning_risks(reading.resource.spec), *path_risks(reading.resource.spec))
+        spec = reading.resource.spec
+        warnings += (*pinning_risks(spec), *product_risks(spec), *path_risks(spec))
     return Examination(
         resource=None if problems else reading.resource,
         problems=first_of(problems),

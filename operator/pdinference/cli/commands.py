@@ -19,7 +19,7 @@ from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
-from pdinference.cli.documents import documents, file_option, problems_told
+from pdinference.cli.documents import documents, files_option, problems_told
 from pdinference.cli.explain.command import explain_command
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
@@ -97,19 +97,23 @@ def crd(names_: tuple[str, ...]) -> None:
 
 
 @main.command("render")
-@file_option
+@files_option
 @click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @installation
-def render_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
+def render_command(sources: tuple[IO[str], ...], namespace: str | None, settings: RenderSettings) -> None:
     """Print the objects that the operator would apply, without a cluster."""
-    for document in documents(source, namespace):
-        with problems_told(document, source.name):
-            examination = examine(document, settings, local_facts)
-            _warn(examination, source.name)
-            if examination.resource is None:
-                raise InvalidResourceError(examination.problems)
-            rendered = render(examination.resource, settings)
-            _print_yaml(rendered.objects)
+    for source in sources:
+        for document in documents(source, namespace):
+            with problems_told(document, source.name):
+                _print_rendered(document, source.name, settings)
+
+
+def _print_rendered(document: dict[str, Any], file: str, settings: RenderSettings) -> None:
+    examination = examine(document, settings, local_facts)
+    _warn(examination, file)
+    if examination.resource is None:
+        raise InvalidResourceError(examination.problems)
+    _print_yaml(render(examination.resource, settings).objects)
 
 
 @main.command()

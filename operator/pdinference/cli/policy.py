@@ -45,4 +45,4 @@ def _words(details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         known = ", ".join(str(field.alias) for field in Policy.model_fields.values())
         return f"Unknown field. A policy has {known}."
-    return sentence(details, "")
+    return sentence(details)

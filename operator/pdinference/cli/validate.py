@@ -7,8 +7,8 @@ import click
 
 from pdinference.api import names
 from pdinference.api.validation import Problem, first_of, refusal
-from pdinference.checks import examine_any
-from pdinference.cli.documents import documents, file_option, name_of
+from pdinference.checks import Examination, examine_any
+from pdinference.cli.documents import documents, files_option, name_of
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.output import output_option, print_json, say, wrap_error
@@ -17,21 +17,28 @@ from pdinference.manifests import RenderSettings
 Json = dict[str, Any]
 
 _REFUSED: Final = 1
+_STDIN: Final = "<stdin>"
 
 
 @click.command("validate")
-@file_option
+@files_option
 @click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @output_option()
 @installation
-def validate_command(source: IO[str], namespace: str | None, output: str, settings: RenderSettings) -> None:
+def validate_command(
+    sources: tuple[IO[str], ...], namespace: str | None, output: str, settings: RenderSettings
+) -> None:
     """Check resources like the webhook, without a cluster, and print all problems."""
-    found = [_Checked(document, settings) for document in documents(source, namespace, (names.KIND, names.BATCH_KIND))]
+    found = [
+        _Checked(document, source.name, settings)
+        for source in sources
+        for document in documents(source, namespace, (names.KIND, names.BATCH_KIND))
+    ]
     if output == "json":
         print_json({"items": [one.as_json() for one in found]})
     else:
         for one in found:
-            one.print(source.name)
+            one.print()
     if any(one.problems for one in found):
         sys.exit(_REFUSED)
 
@@ -39,14 +46,17 @@ def validate_command(source: IO[str], namespace: str | None, output: str, settin
 class _Checked:
     """A document with its problems and warnings."""
 
-    def __init__(self, document: Json, settings: RenderSettings) -> None:
+    def __init__(self, document: Json, file: str, settings: RenderSettings) -> None:
         examination = examine_any(document, settings, known=local_facts)
         self.problems = first_of(examination.problems)
         self._warnings = examination.warnings
+        self._fit_unknown = isinstance(examination, Examination) and examination.memory.fits is None
         self._document = document
+        self._file = file
 
-    def print(self, file: str) -> None:
+    def print(self) -> None:
         """For people."""
+        file = self._file
         for warning in self._warnings:
             say(f"Warning: {file}: {warning}", err=True)
         kind, name = self._document["kind"], name_of(self._document)
@@ -56,6 +66,9 @@ class _Checked:
             error.show()
         else:
             say(f"{file}: {kind} {name} is valid.")
+            if self._fit_unknown:
+                again = "-" if file == _STDIN else file
+                say(f"  Whether its model fits was not checked: `pdinference plan -f {again}` says what is missing.")
 
     def as_json(self) -> Json:
         """For programs."""

@@ -80,7 +80,7 @@ def _trigger(metric: Mapping[str, Any], field: str, namespace: str, operator_nam
     except ValidationError as error:
         raise InvalidResourceError(
             tuple(
-                Problem(f"{field}.{path(details['loc'])}", sentence(details, names.SHORT_NAME))
+                Problem(f"{field}.{path(details['loc'])}", sentence(details))
                 for details in error.errors(include_url=False)
             )
         ) from None

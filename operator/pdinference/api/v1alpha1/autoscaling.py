@@ -2,12 +2,19 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, Rule
 
 Percent = Annotated[int, Field(ge=1, le=1000)]
 Amount = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+
+def _not_zero(value: object) -> object:
+    """Lead from the zero of other autoscalers to the field for both roles."""
+    if value == 0 and not isinstance(value, bool):
+        raise ValueError("Use 1 or more. For no pods while no request comes, set spec.autoscaling.scaleToZero: {}.")
+    return value
 
 
 def _in_the_apis_form(limit: int) -> WithJsonSchema:
@@ -47,7 +54,7 @@ class ScalingTargets(ApiModel):
 class Autoscaling(ApiModel):
     """Autoscaling of a role by its load, with a HorizontalPodAutoscaler."""
 
-    min_replicas: Annotated[int, Field(ge=1, le=1000)] = 1
+    min_replicas: Annotated[int, Field(ge=1, le=1000), BeforeValidator(_not_zero)] = 1
     """Minimum replica count."""
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
     """Maximum replica count."""

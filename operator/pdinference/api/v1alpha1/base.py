@@ -85,7 +85,10 @@ def _quantity_as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-_QUANTITY = Matches(r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$", "Write a quantity, for example 500m, 2 or 16Gi.")
+_QUANTITY = Matches(
+    r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$",
+    "Write a quantity, for example 500m, 2 or 16Gi. (GB is G, GiB is Gi.)",
+)
 
 Quantity = Annotated[
     str,

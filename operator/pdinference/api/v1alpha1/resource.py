@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
-from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, Matches, NamespaceName, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.host_local_rules import HOST_LOCAL_RULES
@@ -240,7 +240,7 @@ class Metadata(ApiModel):
 
     name: Annotated[str, Matches(_NAME_PATTERN, _NAME_MESSAGE)]
     """Name of the resource and of the Service that clients use."""
-    namespace: str = "default"
+    namespace: NamespaceName = "default"
     """Namespace of the resource and of its children."""
     uid: str = ""
     """UID for owner references; empty offline."""

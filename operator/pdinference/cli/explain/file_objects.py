@@ -9,7 +9,7 @@ import click
 from pdinference.api import names
 from pdinference.api.bounds import broken_bound
 from pdinference.cli.explain.live_objects import ObjectCache
-from pdinference.cli.yaml_files import yaml_documents
+from pdinference.cli.yaml_files import objects_in
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE, Kind, watched
@@ -63,7 +63,7 @@ def read_file(
 
 def _objects(source: IO[str], namespace: str | None, read: Iterable[Kind]) -> Iterator[tuple[Kind, Json]]:
     kinds = {(kind.api_version, kind.name): kind for kind in read if kind != BATCH}
-    for number, item in enumerate(_items(source)):
+    for number, item in enumerate(objects_in(source)):
         if number >= _MOST_OBJECTS:
             raise click.ClickException(f"{source.name} has more than {_MOST_OBJECTS} objects. Use fewer.")
         if not isinstance(item, dict) or not isinstance(metadata := item.get("metadata"), dict):
@@ -74,15 +74,6 @@ def _objects(source: IO[str], namespace: str | None, read: Iterable[Kind]) -> It
             yield kind, {**item, "metadata": {**_NEW, **own, **metadata}}
         elif kind is not None:
             yield kind, item
-
-
-def _items(source: IO[str]) -> Iterator[Any]:
-    for document in yaml_documents(source):
-        items = document.get("items") if isinstance(document, dict) else None
-        if isinstance(items, list):
-            yield from items
-        else:
-            yield document
 
 
 def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> ResourceRecord:

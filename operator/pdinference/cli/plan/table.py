@@ -142,7 +142,7 @@ def _answers(plan: RolePlan) -> Iterator[str]:
     weights, taken = stage.weights.value, stage.requested.value
     least, request = least_memory(plan).value, one_request(plan).value
     if weights and taken and least is not None and request is not None and not plan.settings.cpu:
-        what = "a model" if instance.devices(plan) == 1 else "one device's share of a model,"
+        what = "a model" if instance.devices(plan) == 1 else "one device's share"
         why = (
             f"Why does {what} of {weights / GIB:.1f} GiB use {taken / GIB:.1f} GiB? vLLM takes "
             f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "

@@ -321,4 +321,4 @@ def language_model(config: Config) -> Config:
 
 
 def _reason(details: ErrorDetails) -> str:
-    return f"{details['loc'][0]}: {sentence(details, short_name='')}"
+    return f"{details['loc'][0]}: {sentence(details)}"
