@@ -24,14 +24,14 @@ FINE: Final = Trial(1.0, (0.05, 0.1), (0.006, 0.01), 0.02, (1.0, 1.5), 1.0, 0, 0
 
 
 def result(
-    engines: int, trial: Trial = FINE, *, split: bool, bears: float = 2.0, broken: Trial | None = None
+    engines: int, trial: Trial = FINE, *, split: bool, bears: float | None = None, broken: Trial | None = None
 ) -> Result:
     group = Group("NVIDIA-H200", 1, 1)
     whole = Layout(replace(group, number=engines))
     layout = Layout(replace(group, number=engines - 1), group, parse_transports(())[0]) if split else whole
     built = Engines(ASKED.document, ASKED.inputs, 1000).build(layout)
     candidate = Candidate(built, estimate(built, ASKED.demand, GIVEN), float(engines))
-    return Result(candidate, trial, bears, broken)
+    return Result(candidate, trial, (2.0 if trial.kept else 0.5) if bears is None else bears, broken)
 
 
 def missing(keeps: Keeps = Keeps.NO) -> Trial:
@@ -78,7 +78,7 @@ def test_a_mode_that_is_better_with_and_without_the_error_wins() -> None:
     verdict = judge([unsure, sure, result(2, split=True, bears=1.2)], GIVEN)
     assert verdict.answer is Answer.TOGETHER
     assert verdict.best is unsure
-    assert verdict.why.endswith("within the error band of the prediction; unsplit: 2 x TP 1 keeps them for certain.")
+    assert verdict.why.endswith("within the error band of the prediction; unsplit: 2 x TP 1 keeps them beyond it.")
 
 
 def test_at_one_price_the_load_that_is_borne_decides() -> None:
@@ -143,3 +143,42 @@ def test_a_cheaper_arrangement_within_the_error_band_is_named() -> None:
     )
     assert verdict.answer is Answer.TOGETHER
     assert verdict.why.endswith("1 GPU may be enough: 80.0 % keep both, within the error band.")
+
+
+def test_a_load_within_its_error_band_is_not_certain() -> None:
+    nearly = result(1, split=False, bears=1.05, broken=missing())
+    assert nearly.keeps is Keeps.PROBABLY
+    assert result(1, split=False, bears=1.05).keeps is Keeps.YES, "it bears all loads that were tried"
+    assert result(1, split=False, bears=1.2, broken=missing()).keeps is Keeps.YES
+    verdict = judge([nearly, result(2, split=True)], GIVEN)
+    assert verdict.answer is Answer.CLOSE
+    assert "unsplit keeps the objectives, but by less than the error band" in verdict.why
+
+
+def test_a_miss_within_the_error_band_of_the_load_is_not_certain() -> None:
+    assert result(1, missing(), split=False, bears=0.95).keeps is Keeps.PERHAPS
+    assert result(1, missing(), split=False, bears=0.8).keeps is Keeps.NO
+
+
+def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
+    verdict = judge([result(2, replace(FINE, keeps=Keeps.PROBABLY), split=True)], GIVEN)
+    assert verdict.why == (
+        "It keeps the objectives with 2 GPUs. This is within the error band of the prediction. No unsplit arrangement "
+        "is possible on these GPUs."
+    )
+    assert judge([result(1, split=False)], NONE).why == (
+        "It carries the load with 1 GPU. No split arrangement is possible on these GPUs."
+    )
+
+
+def test_prompts_that_take_most_of_the_time_limit_tokens_without_long_gaps() -> None:
+    slow = replace(FINE, itl=(0.02, 0.03), gap=0.04, itl_missed=0.3, keeps=Keeps.NO)
+    one = result(1, slow, split=False)
+    for scale, limit in ((1.0, Limit.DECODE), (0.6 / one.candidate.estimate.prefill, Limit.PROMPTS)):
+        assert limit_of(replace(one, broken=replace(slow, scale=scale))) is limit
+
+
+def test_the_nearest_of_those_that_bear_no_load_has_the_shortest_requests() -> None:
+    far, near = (replace(missing(), whole=(seconds, seconds), attainment=0.0) for seconds in (300.0, 20.0))
+    order = ranked([result(1, far, split=False, bears=0.0), result(2, near, split=False, bears=0.0)], GIVEN)
+    assert [one.candidate.layout.number for one in order] == [2, 1]

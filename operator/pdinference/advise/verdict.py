@@ -14,6 +14,9 @@ from pdinference.performance.errors import Errors
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
 
+_MOSTLY: Final = 0.5
+"""Share of an engine's time that prompts take from which they make a token at least twice as long."""
+
 
 class Answer(StrEnum):
     """The verdict."""
@@ -64,7 +67,8 @@ def limit_of(result: Result) -> Limit:
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
     if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
-        return Limit.PROMPTS if not split and stalls(trial) else Limit.DECODE
+        prompts = not split and (stalls(trial) or result.candidate.estimate.prefill * trial.scale >= _MOSTLY)
+        return Limit.PROMPTS if prompts else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
 
 
@@ -78,7 +82,7 @@ def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
 
     def order(one: Result) -> tuple[float, ...]:
         if not one.trial.kept:
-            return 1.0, -one.bears, -one.trial.attainment, one.candidate.cost
+            return 1.0, -one.bears, -one.trial.attainment, one.trial.wait, one.candidate.cost
         if objectives.given:
             return 0.0, one.candidate.cost, -one.bears
         return 0.0, one.trial.whole[0], one.candidate.cost
@@ -94,7 +98,7 @@ def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
     best = order[0]
     rival = next((one for one in order if one.candidate.layout.split is not best.candidate.layout.split), None)
     if rival is None:
-        return Verdict(_side(best), "No arrangement of the other mode is possible on these GPUs.", best)
+        return Verdict(_side(best), _alone(best, order, objectives), best)
     return _by_cost(best, rival, order, objectives) if objectives.given else _by_times(best, rival, objectives)
 
 
@@ -104,7 +108,7 @@ def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
     best = order[0]
     what = "keeps the objectives" if objectives.given else "carries the load"
     near = ""
-    if any(one.trial.keeps is Keeps.PERHAPS for one in order):
+    if any(one.keeps is Keeps.PERHAPS for one in order):
         near = " Some come within the error band of the prediction."
     bears = f"bears {best.bears:.2f} times this load" if best.bears else "does so at no lower load that was tried"
     return Verdict(
@@ -125,16 +129,29 @@ def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: O
     side = _side(best)
     if any(winner not in {side, None} for winner in winners.values()):
         return _close(best, rival, _doubt(best, rival, winners, order))
-    sure = next((one for one in order if one.trial.keeps is Keeps.YES), None)
-    band = " This is within the error band of the prediction." if best.trial.keeps < Keeps.YES else ""
-    if band and sure is not None:
-        band = f"{band[:-1]}; {sure.candidate.layout.title} keeps them for certain."
-    return Verdict(side, _reason(best, rival, objectives) + band + _cheaper(best, order), best)
+    return Verdict(side, _reason(best, rival, objectives) + _band(best, order) + _cheaper(best, order), best)
+
+
+def _alone(best: Result, order: Sequence[Result], objectives: Objectives) -> str:
+    """The best arrangement, where the other mode has none."""
+    keeps = "keeps the objectives" if objectives.given else "carries the load"
+    other = "unsplit" if best.candidate.layout.split else "split"
+    band = _band(best, order) if objectives.given else ""
+    return f"It {keeps} with {_gpus(best)}.{band} No {other} arrangement is possible on these GPUs."
+
+
+def _band(best: Result, order: Sequence[Result]) -> str:
+    """What to say of a best arrangement that may miss the objectives, by the error band."""
+    if best.keeps is Keeps.YES:
+        return ""
+    sure = next((one for one in order if one.keeps is Keeps.YES), None)
+    beyond = "" if sure is None else f"; {sure.candidate.layout.title} keeps them beyond it"
+    return f" This is within the error band of the prediction{beyond}."
 
 
 def _cheaper(best: Result, order: Sequence[Result]) -> str:
     """The cheapest arrangement that may do, if it costs less than the best."""
-    near = [one for one in order if one.trial.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
+    near = [one for one in order if one.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
     if not near:
         return ""
     one = min(near, key=lambda one: (one.candidate.cost, -one.trial.attainment))
@@ -144,9 +161,7 @@ def _cheaper(best: Result, order: Sequence[Result]) -> str:
 
 def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
     """The better mode of those that keep the objectives so certainly; None if neither does."""
-    keeping = sorted(
-        (one for one in order if one.trial.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears)
-    )
+    keeping = sorted((one for one in order if one.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears))
     if not keeping:
         return None
     first = keeping[0]
@@ -168,7 +183,7 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
     if winners[Keeps.YES] not in {_side(best), None}:
         return f"{_name(best)} keeps the objectives, but by less than the error band of the prediction"
     near = min(
-        (one for one in order if one.trial.keeps is Keeps.PERHAPS and _side(one) is not _side(best)),
+        (one for one in order if one.keeps is Keeps.PERHAPS and _side(one) is not _side(best)),
         key=lambda one: one.candidate.cost,
     )
     price = "cheaper" if near.candidate.cost < best.candidate.cost else "as cheap"
