@@ -158,11 +158,12 @@ def _keeps(judged: Sequence[_Judged], objectives: Objectives, errors: Errors, *,
             and _missed(judged, lambda one: one.itl, itl_limit) <= allowed
         )
 
-    if kept(1 / (1 + ttft), 1 / (1 + itl)):
+    # An error is a share of the measured time, so a measured time is a predicted one / (1 - error) at most.
+    if kept(1 - ttft, 1 - itl):
         return Keeps.YES
     if kept(1.0, 1.0):
         return Keeps.PROBABLY
-    return Keeps.PERHAPS if kept(1 / (1 - ttft), 1 / (1 - itl)) else Keeps.NO
+    return Keeps.PERHAPS if kept(1 + ttft, 1 + itl) else Keeps.NO
 
 
 def _missed(judged: Iterable[_Judged], value: Callable[[_Judged], float], limit: float) -> float:
