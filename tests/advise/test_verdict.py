@@ -182,3 +182,18 @@ def test_the_nearest_of_those_that_bear_no_load_has_the_shortest_requests() -> N
     far, near = (replace(missing(), whole=(seconds, seconds), attainment=0.0) for seconds in (300.0, 20.0))
     order = ranked([result(1, far, split=False, bears=0.0), result(2, near, split=False, bears=0.0)], GIVEN)
     assert [one.candidate.layout.number for one in order] == [2, 1]
+
+
+def test_gpus_of_several_products_are_named_with_their_price() -> None:
+    def on(product: str, number: int, cost: float, *, split: bool) -> Result:
+        one = result(number, split=split)
+        layout = replace(one.candidate.layout, decode=Group(product, 1, one.candidate.layout.decode.number), named=True)
+        built = replace(one.candidate.built, layout=layout)
+        return replace(one, candidate=replace(one.candidate, built=built, cost=cost))
+
+    cheap, dear = on("NVIDIA-L40S", 3, 2.4, split=False), on("NVIDIA-H200", 2, 7.0, split=True)
+    assert judge([cheap, dear], GIVEN).why == (
+        "It keeps the objectives with 3 x L40S for 2.40 an hour; split needs 2 x H200 for 7.00 an hour."
+    )
+    unpriced = judge([on("NVIDIA-L40S", 3, 3.0, split=False), on("NVIDIA-H200", 4, 4.0, split=True)], GIVEN)
+    assert unpriced.why == "It keeps the objectives with 3 x L40S; split needs 4 x H200."

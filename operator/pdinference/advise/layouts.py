@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product as pairs
 from typing import Final
 
-from pdinference.advise.offer import Offer, Pool
+from pdinference.advise.offer import Offer, Pool, short_name
 from pdinference.advise.ways import Transport, way_of
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 
@@ -114,7 +114,7 @@ class Layout:
         """For people, in one line."""
 
         def engines(group: Group, name: str) -> str:
-            on = f" on {group.product}" if self.named else ""
+            on = f" on {short_name(group.product)}" if self.named else ""
             return f"{group.number} {name} TP {group.tensor}{on}"
 
         changed = f", {self.step_tokens:,} tokens a step" if self.step_tokens else ""

@@ -53,6 +53,7 @@ _PRODUCTS: Final = MappingProxyType(
     }
 )
 """Value of the product label by short name, as GPU feature discovery and AMD's labeller write it."""
+_SHORT: Final = {product: name.upper() for name, product in reversed(list(_PRODUCTS.items()))}
 _GPUS: Final = re.compile(r"([1-9][0-9]{0,4})\s*[xX]\s*([A-Za-z0-9][A-Za-z0-9_.-]{0,62})", re.ASCII)
 _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
@@ -125,6 +126,11 @@ def product_of(name: str) -> str:
     """The value of the product label for a short name; any other name is taken as that value."""
     key = device_key(name)
     return _PRODUCTS.get(key.removeprefix("nvidia-"), name.removesuffix("-SHARED"))
+
+
+def short_name(product: str) -> str:
+    """The short name of a product, if it has one."""
+    return _SHORT.get(product, product)
 
 
 def _pool(text: str) -> Pool:

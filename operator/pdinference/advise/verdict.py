@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from pdinference.advise.objectives import Objectives
+from pdinference.advise.offer import short_name
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps, Trial
 from pdinference.performance.errors import Errors
@@ -276,8 +277,12 @@ def _name(one: Result, *, start: bool = False) -> str:
 
 
 def _gpus(one: Result) -> str:
-    number = one.candidate.layout.number
-    return f"{number} GPU{'s' if number > 1 else ''}"
+    """Its GPUs; with several products also which, and their price, by which arrangements are compared."""
+    layout, cost = one.candidate.layout, one.candidate.cost
+    if not layout.named:
+        return f"{layout.number} GPU{'s' if layout.number > 1 else ''}"
+    price = f" for {cost:.2f} an hour" if cost != layout.number else ""
+    return " + ".join(f"{number} x {short_name(product)}" for product, number in layout.gpus.items()) + price
 
 
 def _ms(seconds: float) -> str:
