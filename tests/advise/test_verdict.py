@@ -78,7 +78,7 @@ def test_a_mode_that_is_better_with_and_without_the_error_wins() -> None:
     verdict = judge([unsure, sure, result(2, split=True, bears=1.2)], GIVEN)
     assert verdict.answer is Answer.TOGETHER
     assert verdict.best is unsure
-    assert verdict.why.endswith("within the error band of the prediction; unsplit: 2 x TP 1 keeps them beyond it.")
+    assert verdict.why.endswith("of the prediction, unsplit may miss them; unsplit: 2 x TP 1 does not.")
 
 
 def test_at_one_price_the_load_that_is_borne_decides() -> None:
@@ -163,8 +163,8 @@ def test_a_miss_within_the_error_band_of_the_load_is_not_certain() -> None:
 def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
     verdict = judge([result(2, replace(FINE, keeps=Keeps.PROBABLY), split=True)], GIVEN)
     assert verdict.why == (
-        "It keeps the objectives with 2 GPUs. This is within the error band of the prediction. No unsplit arrangement "
-        "is possible on these GPUs."
+        "It keeps the objectives with 2 GPUs. Within the error band of the prediction, split may miss them. No unsplit "
+        "arrangement is possible on these GPUs."
     )
     assert judge([result(1, split=False)], NONE).why == (
         "It carries the load with 1 GPU. No split arrangement is possible on these GPUs."
@@ -197,3 +197,26 @@ def test_gpus_of_several_products_are_named_with_their_price() -> None:
     )
     unpriced = judge([on("NVIDIA-L40S", 3, 3.0, split=False), on("NVIDIA-H200", 4, 4.0, split=True)], GIVEN)
     assert unpriced.why == "It keeps the objectives with 3 x L40S; split needs 4 x H200."
+
+
+BUSY: Final = replace(IDLE, prefill=0.95)
+UNKEPT: Final = replace(FINE, attainment=0.0, ttft_missed=1.0, itl_missed=1.0, keeps=Keeps.NO)
+
+
+@pytest.mark.parametrize(
+    ("use", "advice"),
+    [
+        (IDLE, "Its GPUs were mostly idle then, so relax an objective."),
+        (BUSY, "Give more GPUs, or relax an objective."),
+    ],
+)
+def test_more_gpus_are_advised_where_they_are_busy(use: Use, advice: str) -> None:
+    one = result(1, UNKEPT, split=False, bears=0.0, broken=replace(UNKEPT, scale=0.02, use=use))
+    assert judge([one], GIVEN).why.endswith(advice)
+
+
+def test_what_is_idle_limits_nothing() -> None:
+    """Both objectives are missed with little work: the time of a step is too long, not the API server full."""
+    assert limit_of(result(2, replace(UNKEPT, use=replace(IDLE, api_server=0.45)), split=True)) is Limit.DECODE
+    late = replace(UNKEPT, itl_missed=0.0, use=replace(IDLE, prefill=0.1, api_server=0.45))
+    assert limit_of(result(2, late, split=True)) is Limit.PREFILL

@@ -16,7 +16,7 @@ _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
 
 _MOSTLY: Final = 0.5
-"""Share of an engine's time that prompts take from which they make a token at least twice as long."""
+"""Share of time from which a part is busy. Prompts that take it make a token at least twice as long."""
 
 
 class Answer(StrEnum):
@@ -64,13 +64,20 @@ def limit_of(result: Result) -> Limit:
     shares = {
         Limit.PREFILL: use.prefill,
         Limit.TRANSFER: use.transfer,
-        Limit.API: use.api_server,
+        Limit.API: use.api_server if use.api_server >= _MOSTLY else 0.0,
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
-    if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
+    tokens = trial.itl_missed > trial.ttft_missed or (trial.itl_missed == trial.ttft_missed > 0 and _is_idle(trial))
+    if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
         prompts = not split and (stalls(trial) or result.candidate.estimate.prefill * trial.scale >= _MOSTLY)
         return Limit.PROMPTS if prompts else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
+
+
+def _is_idle(trial: Trial) -> bool:
+    """Whether nothing was busy."""
+    use = trial.use
+    return max(use.prefill, use.transfer, use.api_server, use.kv_cache) < _MOSTLY
 
 
 def stalls(trial: Trial) -> bool:
@@ -112,10 +119,12 @@ def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
     if any(one.keeps is Keeps.PERHAPS for one in order):
         near = " Some come within the error band of the prediction."
     bears = f"bears {best.bears:.2f} times this load" if best.bears else "does so at no lower load that was tried"
+    advice = "Give more GPUs, or relax an objective."
+    if not best.bears and best.broken is not None and _is_idle(best.broken):
+        advice = "Its GPUs were mostly idle then, so relax an objective."
     return Verdict(
         Answer.NEITHER,
-        f"No arrangement {what} on these GPUs. The nearest, {best.candidate.layout.title}, {bears}.{near} Give more "
-        "GPUs, or relax an objective.",
+        f"No arrangement {what} on these GPUs. The nearest, {best.candidate.layout.title}, {bears}.{near} {advice}",
         None,
     )
 
@@ -146,8 +155,8 @@ def _band(best: Result, order: Sequence[Result]) -> str:
     if best.keeps is Keeps.YES:
         return ""
     sure = next((one for one in order if one.keeps is Keeps.YES), None)
-    beyond = "" if sure is None else f"; {sure.candidate.layout.title} keeps them beyond it"
-    return f" This is within the error band of the prediction{beyond}."
+    other = "" if sure is None else f"; {sure.candidate.layout.title} does not"
+    return f" Within the error band of the prediction, {_name(best)} may miss them{other}."
 
 
 def _cheaper(best: Result, order: Sequence[Result]) -> str:

@@ -33,11 +33,11 @@ def fitted(table: Table, console: Console) -> RenderableType:
 
 def _share(room: int, columns: Iterable[Column]) -> None:
     """Set widths: Rich takes from the widest columns alike, even below their least width, and cuts off the last one."""
-    for column in columns:
-        if not column.no_wrap:
-            least = _least(column)
-            column.width = min(least + room, max(least, _widest(column)))
-            room -= column.width - least
+    wrapping = [column for column in columns if not column.no_wrap]
+    for column in sorted(wrapping, key=lambda column: _widest(column) - _least(column)):
+        least = _least(column)
+        column.width = min(least + room, max(least, _widest(column)))
+        room -= column.width - least
 
 
 def _widest(column: Column) -> int:
