@@ -171,10 +171,13 @@ def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
     )
 
 
-def test_prompts_that_take_most_of_the_time_limit_tokens_without_long_gaps() -> None:
+def test_prompts_that_take_much_of_the_time_limit_tokens_without_long_gaps() -> None:
     slow = replace(FINE, itl=(0.02, 0.03), gap=0.04, itl_missed=0.3, keeps=Keeps.NO)
     one = result(1, slow, split=False)
-    for scale, limit in ((1.0, Limit.DECODE), (0.6 / one.candidate.estimate.prefill, Limit.PROMPTS)):
+    for scale, limit in (
+        (0.2 / one.candidate.estimate.prefill, Limit.DECODE),
+        (0.3 / one.candidate.estimate.prefill, Limit.PROMPTS),
+    ):
         assert limit_of(replace(one, broken=replace(slow, scale=scale))) is limit
 
 

@@ -15,8 +15,10 @@ from pdinference.performance.errors import Errors
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
 
-_MOSTLY: Final = 0.5
-"""Share of time from which a part is busy. Prompts that take it make a token at least twice as long."""
+_BUSY: Final = 0.5
+"""Share of time from which a part is busy."""
+_LONGER: Final = 0.25
+"""Share of an engine's time that prompts take from which they make a token a third longer, and more in the tail."""
 
 
 class Answer(StrEnum):
@@ -64,12 +66,12 @@ def limit_of(result: Result) -> Limit:
     shares = {
         Limit.PREFILL: use.prefill,
         Limit.TRANSFER: use.transfer,
-        Limit.API: use.api_server if use.api_server >= _MOSTLY else 0.0,
+        Limit.API: use.api_server if use.api_server >= _BUSY else 0.0,
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
     tokens = trial.itl_missed > trial.ttft_missed or (trial.itl_missed == trial.ttft_missed > 0 and _is_idle(trial))
     if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
-        prompts = not split and (stalls(trial) or result.candidate.estimate.prefill * trial.scale >= _MOSTLY)
+        prompts = not split and (stalls(trial) or result.candidate.estimate.prefill * trial.scale >= _LONGER)
         return Limit.PROMPTS if prompts else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
 
@@ -77,7 +79,7 @@ def limit_of(result: Result) -> Limit:
 def _is_idle(trial: Trial) -> bool:
     """Whether nothing was busy."""
     use = trial.use
-    return max(use.prefill, use.transfer, use.api_server, use.kv_cache) < _MOSTLY
+    return max(use.prefill, use.transfer, use.api_server, use.kv_cache) < _BUSY
 
 
 def stalls(trial: Trial) -> bool:
