@@ -127,7 +127,7 @@ def test_what_is_full_limits_the_first_token(use: Use, limit: Limit) -> None:
 
 
 def test_a_slow_token_is_decode_or_the_prompts_between_tokens() -> None:
-    slow = replace(FINE, itl=(0.02, 0.03), itl_missed=0.5, keeps=Keeps.NO)
+    slow = replace(FINE, itl=(0.02, 0.022), itl_missed=0.5, keeps=Keeps.NO)
     assert limit_of(result(2, split=True, broken=slow)) is Limit.DECODE
     assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is Limit.DECODE
     assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PROMPTS
@@ -172,13 +172,19 @@ def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
 
 
 def test_prompts_that_take_much_of_the_time_limit_tokens_without_long_gaps() -> None:
-    slow = replace(FINE, itl=(0.02, 0.03), gap=0.04, itl_missed=0.3, keeps=Keeps.NO)
+    slow = replace(FINE, itl=(0.02, 0.022), gap=0.04, itl_missed=0.3, keeps=Keeps.NO)
     one = result(1, slow, split=False)
     for scale, limit in (
         (0.2 / one.candidate.estimate.prefill, Limit.DECODE),
         (0.3 / one.candidate.estimate.prefill, Limit.PROMPTS),
     ):
         assert limit_of(replace(one, broken=replace(slow, scale=scale))) is limit
+
+
+@pytest.mark.parametrize(("tail", "limit"), [(0.0088, Limit.DECODE), (0.0142, Limit.PROMPTS)])
+def test_answers_with_uneven_tokens_are_limited_by_prompts(tail: float, limit: Limit) -> None:
+    documents = replace(FINE, itl=(0.0068, tail), gap=0.0125, itl_missed=0.26, keeps=Keeps.NO)
+    assert limit_of(result(1, documents, split=False)) is limit
 
 
 def test_the_nearest_of_those_that_bear_no_load_has_the_shortest_requests() -> None:

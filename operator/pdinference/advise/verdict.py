@@ -20,6 +20,9 @@ _BUSY: Final = 0.5
 _LONGER: Final = 0.25
 """Share of an engine's time that prompts take from which they make a token a third longer, and more in the tail."""
 
+_UNEVEN: Final = 1.3
+"""Answers whose tokens take this many times as long as the median's had prompts between them."""
+
 
 class Answer(StrEnum):
     """The verdict."""
@@ -71,9 +74,15 @@ def limit_of(result: Result) -> Limit:
     }
     tokens = trial.itl_missed > trial.ttft_missed or (trial.itl_missed == trial.ttft_missed > 0 and _is_idle(trial))
     if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
-        prompts = not split and (stalls(trial) or result.candidate.estimate.prefill * trial.scale >= _LONGER)
+        prompts = not split and _prompts_delay_tokens(result, trial)
         return Limit.PROMPTS if prompts else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
+
+
+def _prompts_delay_tokens(result: Result, trial: Trial) -> bool:
+    """Whether prompts make tokens slow in an engine that does both: decode steps alone are short and alike."""
+    uneven = trial.itl[1] > _UNEVEN * trial.itl[0]
+    return stalls(trial) or uneven or result.candidate.estimate.prefill * trial.scale >= _LONGER
 
 
 def _is_idle(trial: Trial) -> bool:
