@@ -50,8 +50,13 @@ def as_measured(load: on_gpu.Load, seed: int) -> Iterator[Arrival]:
 
 
 def predicted(load: Load, seeds: int = 15) -> Times:
+    """What served a load, simulated."""
+    return predicted_by(arrangement_of(load), load, seeds)
+
+
+def predicted_by(arrangement: Arrangement, load: Load, seeds: int = 15) -> Times:
     """The medians over runs with other arrivals, or a run with those of the measurement."""
-    runs = [_run(load, seed) for seed in (range(seeds) if load.seed is None else (load.seed,))]
+    runs = [simulated(load, arrangement, seed) for seed in (range(seeds) if load.seed is None else (load.seed,))]
 
     def middle(values: list[tuple[float, float]]) -> tuple[float, float]:
         return median(low for low, _ in values), median(high for _, high in values)
@@ -62,10 +67,6 @@ def predicted(load: Load, seeds: int = 15) -> Times:
         gap=median(run.gap for run in runs),
         whole=median(run.whole for run in runs),
     )
-
-
-def _run(load: Load, seed: int) -> Times:
-    return simulated(load, arrangement_of(load), seed)
 
 
 def simulated(load: Load, arrangement: Arrangement, seed: int) -> Times:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
 from benchmarks.on_gpu.loads import Load
-from pdinference.performance.calibration import Calibration, calibration_of
+from pdinference.performance.calibration import calibration_of
 from pdinference.performance.calibration_file import request_times
 from pdinference.performance.devices import Device, device_of
 from pdinference.performance.fitting import fit
@@ -66,7 +66,7 @@ def rows() -> Iterator[Row]:
     """All loads, by both calibrations."""
     for shape, kv_tokens in _KV_TOKENS.items():
         loads = [json.loads(line) for line in _lines(f"{shape}.loads")]
-        for name, kind, service in _kinds(measurement(shape), kv_tokens):
+        for name, kind, service in _kinds(shape, kv_tokens):
             for load in loads:
                 real = tuple(load[member][cut] for member, cut in _MEMBERS)
                 what = f"{load['prompt']:,} / {load['answer']:,} | {load['rate']:g}"
@@ -81,6 +81,14 @@ def measurement(shape: str) -> Measurement:
 def built_in(shape: str) -> StepModel:
     """Steps of a shape by the built-in calibration."""
     return StepModel(*_counted(measurement(shape)), calibration_of(_PRODUCT))
+
+
+def own(shape: str) -> tuple[StepModel, Service]:
+    """Steps of a shape by the fit of its own times, and the times of requests beside the engine."""
+    measured = measurement(shape)
+    work, device = _counted(measured)
+    fitted = fit(measured.points, work, device, product=_PRODUCT, step_tokens=measured.step_tokens)
+    return StepModel(work, device, fitted.calibration), request_times(measured).service
 
 
 def errors_of(some: Iterable[Row]) -> list[list[float]]:
@@ -114,21 +122,16 @@ def _counted(measured: Measurement) -> tuple[Work, Device]:
     return work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=_BLOCK)), device
 
 
-def _kinds(measured: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
+def _kinds(shape: str, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
     """The engine by the built-in calibration, and by its own."""
-    work, device = _counted(measured)
-    fitted = fit(measured.points, work, device, product=_PRODUCT, step_tokens=measured.step_tokens)
-    own = request_times(measured).service
+    step_tokens = measurement(shape).step_tokens
 
-    def kind(calibration: Calibration, service: Service) -> EngineKind:
-        steps = StepModel(work, device, calibration)
-        limits = Limits(measured.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
+    def kind(steps: StepModel, service: Service) -> EngineKind:
+        limits = Limits(step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
         return EngineKind(steps, limits, prefix_caching=False)
 
-    return [
-        ("built in", kind(calibration_of(_PRODUCT), SERVICE), SERVICE),
-        ("own", kind(fitted.calibration, own), own),
-    ]
+    steps, service = own(shape)
+    return [("built in", kind(built_in(shape), SERVICE), SERVICE), ("own", kind(steps, service), service)]
 
 
 def _predicted(kind: EngineKind, service: Service, measured: dict[str, Any]) -> tuple[float, ...]:

@@ -54,9 +54,9 @@ def test_two_gpus_give_four_arrangements_of_one_gpu_engines() -> None:
 def test_titles_name_the_products_only_where_there_are_several() -> None:
     offer = parse_offer(("1xH200", "2xL40S"), ())
     titles = [one.title for one in layouts(offer, {"NVIDIA-H200": [1], "NVIDIA-L40S": [1]}, WAYS)]
-    assert "unsplit: 1 x TP 1 on NVIDIA-H200" in titles
-    assert "split: 1 P TP 1 on NVIDIA-L40S + 1 D TP 1 on NVIDIA-L40S, PCIe" in titles
-    assert "split: 1 P TP 1 on NVIDIA-H200 + 2 D TP 1 on NVIDIA-L40S, TCP" in titles
+    assert "unsplit: 1 x TP 1 on H200" in titles
+    assert "split: 1 P TP 1 on L40S + 1 D TP 1 on L40S, PCIe" in titles
+    assert "split: 1 P TP 1 on H200 + 2 D TP 1 on L40S, TCP" in titles
 
 
 def test_a_model_with_mla_lets_d_have_fewer_ranks_than_p() -> None:

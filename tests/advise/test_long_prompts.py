@@ -40,3 +40,9 @@ def test_each_class_has_its_objective() -> None:
     objectives = Objectives(90, Objective(), (("papers", Objective(ttft=60)), ("chat", Objective(ttft=0.3))))
     (found,) = note(load, objectives, [STEPS])
     assert "of the prompts of chat have" in found
+
+
+def test_an_objective_below_every_first_token_is_called_so() -> None:
+    (found,) = note(_load(1000, 8000), _objectives(0.001), [STEPS])
+    assert found.startswith("No prompt has its first token within 1 ms")
+    assert "Raise --ttft." in found

@@ -111,3 +111,18 @@ def test_a_table_is_drawn_if_all_its_words_have_room(width: int, fits: bool) -> 
         assert "│ llama-decode-0 │ 33,920 │" in lines
     else:
         assert lines == ["pods", "llama-decode-0", "  KV tokens: 33,920", ""]
+
+
+@pytest.mark.parametrize("width", [60, 66, 70, 200])
+def test_a_table_that_is_drawn_is_whole(width: int) -> None:
+    made = Table()
+    made.add_column("arrangement", overflow="fold", min_width=24)
+    made.add_column("TTFT", no_wrap=True)
+    made.add_column("limit", overflow="fold")
+    made.add_row("split: 1 P TP 1 + 1 D TP 2, NVLink", "19,903 / 37 s", "prompts between tokens")
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(fitted(made, console))
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    assert {line[-1] for line in lines} == set("┓┃┩│┘")
+    assert max(map(len, lines)) <= width

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from pdinference.advise import long_prompts, router_load
+from pdinference.advise import long_prompts, router_load, slow_tokens
 from pdinference.advise.engines import DoesNotFitError, Engines
 from pdinference.advise.estimate import Demand, demand_of, estimate
 from pdinference.advise.layouts import HOST, SIZES, Layout, layouts
@@ -185,21 +185,24 @@ def advise(
     results += search.judge(list(_hints(question, engines, results)))
     order = ranked(results, question.objectives)
     verdict = judge([one for one in order if not one.candidate.layout.hint], question.objectives)
-    long = long_prompts.note(question.peak.arrivals, question.objectives, list(_prefill_steps(engines, sizes)))
+    arrivals, given = question.peak.arrivals, question.objectives
+    long = long_prompts.note(arrivals, given, list(_steps(engines, sizes, Role.PARAMETER)))
+    kinds = sorted({arrival.kind for arrival in arrivals})
+    slow = slow_tokens.note(kinds, given, list(_steps(engines, sizes, Role.DECODE)), question.demand.context)
     return Advice(
         question,
         verdict,
         tuple(order),
         tuple(_of_load(question, chosen)),
-        (*notes, *_notes(question, transports), *long),
+        (*notes, *_notes(question, transports), *_published(question, results), *long, *slow),
     )
 
 
-def _prefill_steps(engines: Engines, sizes: Mapping[str, Iterable[int]]) -> Iterable[StepModel]:
-    """Steps of all engines that may compute prompts."""
+def _steps(engines: Engines, sizes: Mapping[str, Iterable[int]], role: Role) -> Iterable[StepModel]:
+    """Steps of all engines that a role may have."""
     for product, tensors in sizes.items():
         for tensor in tensors:
-            yield engines.engine(Role.PARAMETER, product, tensor, split=True).kind.steps
+            yield engines.engine(role, product, tensor, split=True).kind.steps
 
 
 def _candidate(question: Question, engines: Engines, layout: Layout) -> Candidate:
@@ -303,12 +306,36 @@ def _is_16_bit(question: Question) -> bool:
 
 def _of_load(question: Question, effort: Effort) -> Iterable[str]:
     yield from question.load.notes
+    yield from _too_few(len(question.peak.arrivals), question.objectives)
     part = question.peak.busiest(effort.seconds(effort.long, question.demand.rate))
     if question.peak.seconds < question.load.seconds or part.token_rate > _BUSIER * question.load.token_rate:
         yield (
             f"The times are those of the busiest {part.seconds / 60:.3g} min: {part.rate:.3g} requests/s and "
             f"{part.token_rate:,.0f} tokens/s. The means of the load are {question.load.rate:.3g} and "
             f"{question.load.token_rate:,.0f}."
+        )
+
+
+def _published(question: Question, results: Iterable[Result]) -> Iterable[str]:
+    """What to say where a publication of others was missed by more than the stated error (docs/advise.md)."""
+    quantization = question.inputs.facts.quantization
+    sharded = any(group.tensor > 1 for one in results for group in one.candidate.layout.groups)
+    if sharded and quantization is not None and quantization.method == "mxfp4":
+        yield (
+            "The stated error is too small for TP 2 and more with experts in MXFP4: others measured gpt-oss-120b, and "
+            "the first token took 2.1 to 3.3 times as long as predicted, a token 1.4 to 2.1 times (docs/advise.md). "
+            "Measure before you decide."
+        )
+
+
+def _too_few(requests: int, objectives: Objectives) -> Iterable[str]:
+    """What to say of a load with less than one request beyond the percentile."""
+    needed = math.ceil(100 / (100 - objectives.percentile) - 1e-6)
+    if requests < needed:
+        yield (
+            f"A percentile of {objectives.percentile:g} needs at least {needed:,} requests, and the load has "
+            f"{requests:,}: the times at {objectives.tail} are the longest of these. Give a longer load, or a lower "
+            "--percentile."
         )
 
 

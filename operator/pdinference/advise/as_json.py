@@ -60,7 +60,7 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
         "hint": layout.hint,
         "gpus": layout.number,
         "keepsObjectives": trial.kept if question.objectives.given else None,
-        "certainty": trial.keeps.name.lower(),
+        "certainty": one.keeps.name.lower(),
         "ttft": _number(
             {"p50": trial.ttft[0], tail: trial.ttft[1]}, first, {"p50": errors.ttft_p50, tail: errors.ttft(percentile)}
         ),

@@ -10,6 +10,7 @@ from typing import Final
 from pdinference.advise.offer import Offer, Pool
 from pdinference.advise.ways import Transport, way_of
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
+from pdinference.planning.memory.product_names import short_name
 
 HOST: Final = 8
 """GPUs of a host: the most of an instance, and of a pod with the path HostLocal."""
@@ -114,7 +115,7 @@ class Layout:
         """For people, in one line."""
 
         def engines(group: Group, name: str) -> str:
-            on = f" on {group.product}" if self.named else ""
+            on = f" on {short_name(group.product)}" if self.named else ""
             return f"{group.number} {name} TP {group.tensor}{on}"
 
         changed = f", {self.step_tokens:,} tokens a step" if self.step_tokens else ""

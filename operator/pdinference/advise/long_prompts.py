@@ -29,6 +29,12 @@ def note(arrivals: Sequence[Arrival], objectives: Objectives, fastest: Sequence[
         longest = _longest_within(most, fastest)
         over = sum(arrival.prompt > longest for arrival in arrivals if arrival.kind == kind) / of_kind
         if 100 * over > 100 - objectives.percentile + 1e-6:
+            if longest == 0:
+                yield (
+                    f"No prompt{f' of {kind}' if kind else ''} has its first token within {1000 * most:g} ms, even "
+                    "alone on an idle engine. More GPUs do not change that. Raise --ttft."
+                )
+                continue
             yield (
                 f"{over:.1%} of the prompts{f' of {kind}' if kind else ''} have more than {longest:,} tokens, and take "
                 f"longer than {1000 * most:g} ms even on an idle engine, unless a prefix is in its cache. More GPUs do "

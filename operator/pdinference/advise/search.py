@@ -91,6 +91,18 @@ class Result:
     bears: float
     broken: Trial | None
 
+    @property
+    def keeps(self) -> Keeps:
+        """Whether it keeps the objectives, with the error bands of the times and of the load that it bears.
+
+        Times show little of a queue that grows soon: an engine that is nearly full has short times up to the load
+        that fills it.
+        """
+        times, certain = self.trial.keeps, 1 + self.candidate.built.errors.rate
+        if times is Keeps.YES and self.bears < certain and self.broken is not None:
+            return Keeps.PROBABLY
+        return Keeps.PERHAPS if times is Keeps.NO and self.bears * certain >= 1 else times
+
 
 class Search:
     """A search over arrangements.
@@ -142,7 +154,7 @@ class Search:
         """The finalists of a mode."""
         may_do = [one for one in candidates if self._may_do(one)]
         if not may_do:
-            return sorted(candidates, key=lambda one: one.estimate.load)[:2]
+            return sorted(candidates, key=_excess)[:2]
         tried = self._cheapest(may_do) if self._objectives.given else self._largest(may_do)
         tried.sort(key=lambda pair: self._order(*pair))
         return [*_varied(tried, self._effort.finalists), *_ways_left_out(candidates, may_do)]
@@ -157,7 +169,7 @@ class Search:
         for _, at_price in groupby(candidates, key=lambda one: one.cost):
             chosen = list(at_price)[: self._effort.at_a_price]
             tried += self._tried(chosen)
-            if any(trial.keeps is Keeps.YES for _, trial in tried) or len(tried) >= self._effort.most:
+            if any(_is_certain(one, trial) for one, trial in tried) or len(tried) >= self._effort.most:
                 break
         return tried
 
@@ -176,7 +188,7 @@ class Search:
             return float(not trial.kept), trial.whole[0]
         if trial.kept:
             return 0.0, one.cost, one.estimate.load
-        return 1.0, -trial.attainment, one.cost
+        return 1.0, -trial.attainment, trial.wait, one.cost
 
     # The largest load
 
@@ -225,6 +237,17 @@ class _Range:
         if trial.kept:
             return replace(self, low=trial.scale)
         return replace(self, high=trial.scale, broken=trial)
+
+
+def _excess(one: Candidate) -> tuple[float, ...]:
+    """How far an arrangement is from the load. That of tokens is infinite where no step keeps the objective."""
+    of = one.estimate
+    return of.load, max(of.prefill, of.transfer), of.ttft, one.cost
+
+
+def _is_certain(one: Candidate, trial: Trial) -> bool:
+    """Whether an arrangement keeps the objectives beyond the error bands, by what is known before its largest load."""
+    return trial.keeps is Keeps.YES and one.estimate.load * (1 + one.built.errors.rate) <= 1
 
 
 def _varied(tried: Sequence[tuple[Candidate, Trial]], most: int) -> list[Candidate]:

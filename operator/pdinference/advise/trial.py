@@ -19,6 +19,10 @@ _GROWTH: Final = 1.5
 """A queue grows where requests of the last third take this much longer than those of the first one."""
 _FEW: Final = 30
 """Requests of a third below which its mean says nothing."""
+_FEW_COUNTED: Final = 100
+"""Requests after the warm-up below which those before it count, too: of a short trace, or one that begins with all."""
+_ENDING_S: Final = 600.0
+"""Seconds after such a load in which its requests may end."""
 _LOST: Final = 0.01
 """Share of requests without an end from which an arrangement does not carry the load."""
 
@@ -84,13 +88,26 @@ class Trial:
         """Whether the objectives are kept as predicted."""
         return self.keeps >= Keeps.PROBABLY
 
+    @property
+    def wait(self) -> float:
+        """Median time of a whole request; infinite where none came to its end."""
+        return math.inf if math.isnan(self.whole[0]) else self.whole[0]
+
 
 def run_trial(task: Task, load: Trace, objectives: Objectives) -> Trial:
     """Simulate the busiest part of a load."""
     part = load.busiest(task.seconds).faster(task.scale)
-    run = simulate(task.arrangement, part.arrivals, warm_up=_WARM_UP * part.seconds, until=part.seconds)
+    warm_up = _WARM_UP * part.seconds
+    few = sum(arrival.at >= warm_up for arrival in part.arrivals) < _FEW_COUNTED
+    run = simulate(
+        task.arrangement,
+        part.arrivals,
+        warm_up=0.0 if few else warm_up,
+        until=part.seconds,
+        ending=_ENDING_S if few else 0.0,
+    )
     judged = [_judged(request, objectives) for request in run.requests]
-    grows = _grows(run)
+    grows = not few and _grows(run)
     out = run.outcome
     return Trial(
         scale=task.scale,
@@ -141,11 +158,12 @@ def _keeps(judged: Sequence[_Judged], objectives: Objectives, errors: Errors, *,
             and _missed(judged, lambda one: one.itl, itl_limit) <= allowed
         )
 
-    if kept(1 / (1 + ttft), 1 / (1 + itl)):
+    # An error is a share of the measured time, so a measured time is a predicted one / (1 - error) at most.
+    if kept(1 - ttft, 1 - itl):
         return Keeps.YES
     if kept(1.0, 1.0):
         return Keeps.PROBABLY
-    return Keeps.PERHAPS if kept(1 / (1 - ttft), 1 / (1 - itl)) else Keeps.NO
+    return Keeps.PERHAPS if kept(1 + ttft, 1 + itl) else Keeps.NO
 
 
 def _missed(judged: Iterable[_Judged], value: Callable[[_Judged], float], limit: float) -> float:

@@ -10,9 +10,18 @@ from pdinference.advise.objectives import Objectives
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps, Trial
 from pdinference.performance.errors import Errors
+from pdinference.planning.memory.product_names import short_name
 
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
+
+_BUSY: Final = 0.5
+"""Share of time from which a part is busy."""
+_LONGER: Final = 0.25
+"""Share of an engine's time that prompts take from which they make a token a third longer, and more in the tail."""
+
+_UNEVEN: Final = 1.3
+"""Answers whose tokens take this many times as long as the median's had prompts between them."""
 
 
 class Answer(StrEnum):
@@ -60,12 +69,26 @@ def limit_of(result: Result) -> Limit:
     shares = {
         Limit.PREFILL: use.prefill,
         Limit.TRANSFER: use.transfer,
-        Limit.API: use.api_server,
+        Limit.API: use.api_server if use.api_server >= _BUSY else 0.0,
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
-    if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
-        return Limit.PROMPTS if not split and stalls(trial) else Limit.DECODE
+    tokens = trial.itl_missed > trial.ttft_missed or (trial.itl_missed == trial.ttft_missed > 0 and _is_idle(trial))
+    if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
+        prompts = not split and _prompts_delay_tokens(result, trial)
+        return Limit.PROMPTS if prompts else Limit.DECODE
     return max(shares, key=lambda limit: shares[limit])
+
+
+def _prompts_delay_tokens(result: Result, trial: Trial) -> bool:
+    """Whether prompts make tokens slow in an engine that does both: decode steps alone are short and alike."""
+    uneven = trial.itl[1] > _UNEVEN * trial.itl[0]
+    return stalls(trial) or uneven or result.candidate.estimate.prefill * trial.scale >= _LONGER
+
+
+def _is_idle(trial: Trial) -> bool:
+    """Whether nothing was busy."""
+    use = trial.use
+    return max(use.prefill, use.transfer, use.api_server, use.kv_cache) < _BUSY
 
 
 def stalls(trial: Trial) -> bool:
@@ -78,7 +101,7 @@ def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
 
     def order(one: Result) -> tuple[float, ...]:
         if not one.trial.kept:
-            return 1.0, -one.bears, -one.trial.attainment, one.candidate.cost
+            return 1.0, -one.bears, -one.trial.attainment, one.trial.wait, one.candidate.cost
         if objectives.given:
             return 0.0, one.candidate.cost, -one.bears
         return 0.0, one.trial.whole[0], one.candidate.cost
@@ -94,7 +117,7 @@ def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
     best = order[0]
     rival = next((one for one in order if one.candidate.layout.split is not best.candidate.layout.split), None)
     if rival is None:
-        return Verdict(_side(best), "No arrangement of the other mode is possible on these GPUs.", best)
+        return Verdict(_side(best), _alone(best, order, objectives), best)
     return _by_cost(best, rival, order, objectives) if objectives.given else _by_times(best, rival, objectives)
 
 
@@ -104,13 +127,15 @@ def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
     best = order[0]
     what = "keeps the objectives" if objectives.given else "carries the load"
     near = ""
-    if any(one.trial.keeps is Keeps.PERHAPS for one in order):
+    if any(one.keeps is Keeps.PERHAPS for one in order):
         near = " Some come within the error band of the prediction."
     bears = f"bears {best.bears:.2f} times this load" if best.bears else "does so at no lower load that was tried"
+    advice = "Give more GPUs, or relax an objective."
+    if not best.bears and best.broken is not None and _is_idle(best.broken):
+        advice = "Its GPUs were mostly idle then, so relax an objective."
     return Verdict(
         Answer.NEITHER,
-        f"No arrangement {what} on these GPUs. The nearest, {best.candidate.layout.title}, {bears}.{near} Give more "
-        "GPUs, or relax an objective.",
+        f"No arrangement {what} on these GPUs. The nearest, {best.candidate.layout.title}, {bears}.{near} {advice}",
         None,
     )
 
@@ -125,16 +150,29 @@ def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: O
     side = _side(best)
     if any(winner not in {side, None} for winner in winners.values()):
         return _close(best, rival, _doubt(best, rival, winners, order))
-    sure = next((one for one in order if one.trial.keeps is Keeps.YES), None)
-    band = " This is within the error band of the prediction." if best.trial.keeps < Keeps.YES else ""
-    if band and sure is not None:
-        band = f"{band[:-1]}; {sure.candidate.layout.title} keeps them for certain."
-    return Verdict(side, _reason(best, rival, objectives) + band + _cheaper(best, order), best)
+    return Verdict(side, _reason(best, rival, objectives) + _band(best, order) + _cheaper(best, order), best)
+
+
+def _alone(best: Result, order: Sequence[Result], objectives: Objectives) -> str:
+    """The best arrangement, where the other mode has none."""
+    keeps = "keeps the objectives" if objectives.given else "carries the load"
+    other = "unsplit" if best.candidate.layout.split else "split"
+    band = _band(best, order) if objectives.given else ""
+    return f"It {keeps} with {_gpus(best)}.{band} No {other} arrangement is possible on these GPUs."
+
+
+def _band(best: Result, order: Sequence[Result]) -> str:
+    """What to say of a best arrangement that may miss the objectives, by the error band."""
+    if best.keeps is Keeps.YES:
+        return ""
+    sure = next((one for one in order if one.keeps is Keeps.YES), None)
+    other = "" if sure is None else f"; {sure.candidate.layout.title} does not"
+    return f" Within the error band of the prediction, {_name(best)} may miss them{other}."
 
 
 def _cheaper(best: Result, order: Sequence[Result]) -> str:
     """The cheapest arrangement that may do, if it costs less than the best."""
-    near = [one for one in order if one.trial.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
+    near = [one for one in order if one.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
     if not near:
         return ""
     one = min(near, key=lambda one: (one.candidate.cost, -one.trial.attainment))
@@ -144,9 +182,7 @@ def _cheaper(best: Result, order: Sequence[Result]) -> str:
 
 def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
     """The better mode of those that keep the objectives so certainly; None if neither does."""
-    keeping = sorted(
-        (one for one in order if one.trial.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears)
-    )
+    keeping = sorted((one for one in order if one.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears))
     if not keeping:
         return None
     first = keeping[0]
@@ -168,7 +204,7 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
     if winners[Keeps.YES] not in {_side(best), None}:
         return f"{_name(best)} keeps the objectives, but by less than the error band of the prediction"
     near = min(
-        (one for one in order if one.trial.keeps is Keeps.PERHAPS and _side(one) is not _side(best)),
+        (one for one in order if one.keeps is Keeps.PERHAPS and _side(one) is not _side(best)),
         key=lambda one: one.candidate.cost,
     )
     price = "cheaper" if near.candidate.cost < best.candidate.cost else "as cheap"
@@ -261,8 +297,12 @@ def _name(one: Result, *, start: bool = False) -> str:
 
 
 def _gpus(one: Result) -> str:
-    number = one.candidate.layout.number
-    return f"{number} GPU{'s' if number > 1 else ''}"
+    """Its GPUs; with several products also which, and their price, by which arrangements are compared."""
+    layout, cost = one.candidate.layout, one.candidate.cost
+    if not layout.named:
+        return f"{layout.number} GPU{'s' if layout.number > 1 else ''}"
+    price = f" for {cost:.2f} an hour" if cost != layout.number else ""
+    return " + ".join(f"{number} x {short_name(product)}" for product, number in layout.gpus.items()) + price
 
 
 def _ms(seconds: float) -> str:

@@ -48,14 +48,17 @@ class Run:
     requests: tuple[Request, ...]
 
 
-def simulate(arrangement: Arrangement, arrivals: Iterable[Arrival], *, warm_up: float = 0.0, until: float) -> Run:
-    """Run a load, and on for as long again, so that what waits can end.
+def simulate(
+    arrangement: Arrangement, arrivals: Iterable[Arrival], *, warm_up: float = 0.0, until: float, ending: float = 0.0
+) -> Run:
+    """Run a load, and on for at least as long again, so that what waits can end.
 
     Args:
         arrangement: What serves it.
         arrivals: Requests in the order in which they come, the last before `until`.
         warm_up: Seconds whose requests are not counted.
         until: Seconds of the load.
+        ending: Least seconds after it.
     """
     clock = Clock()
     fleet = Fleet(clock, arrangement)
@@ -63,7 +66,7 @@ def simulate(arrangement: Arrangement, arrivals: Iterable[Arrival], *, warm_up: 
     clock.at(warm_up, fleet.gaps.clear)
     clock.run(until)
     use = _use(fleet, arrangement, until)
-    clock.run(2 * until)
+    clock.run(until + max(until, ending))
     counted = tuple(request for request in fleet.requests if request.arrival.at >= warm_up)
     return Run(outcome_of(counted, fleet.gaps), use, counted)
 

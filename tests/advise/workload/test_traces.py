@@ -64,8 +64,8 @@ def test_azure_of_2023_is_sorted_and_empty_rows_are_skipped() -> None:
     ]
     assert trace.source == "Azure's trace azure_2023.csv"
     assert trace.notes == (
-        "1 rows without prompt or answer tokens were skipped.",
-        "1 rows were not in order of time, and were sorted.",
+        "Rows without prompt or answer tokens were skipped: 1.",
+        "Rows that were not in order of time were sorted: 1.",
     )
 
 
@@ -88,7 +88,7 @@ def test_mooncake_has_milliseconds_and_whole_blocks_in_common() -> None:
     )
     assert trace.notes == (
         "Time stamps are read as milliseconds.",
-        "1 rows without prompt or answer tokens were skipped.",
+        "Rows without prompt or answer tokens were skipped: 1.",
     )
     assert summarise(trace).repeated == 1024 / (1100 + 1536 + 200)
 
@@ -127,7 +127,7 @@ def test_a_result_of_vllm_bench_is_a_trace_without_its_failed_requests() -> None
     trace = sample("vllm_bench.json")
     assert found(trace) == [(0, 100, 3), (1, 200, 4), (3, 300, 1)]
     assert trace.source == "`vllm bench serve` result vllm_bench.json"
-    assert trace.notes == ("1 rows without prompt or answer tokens were skipped.",)
+    assert trace.notes == ("Rows without prompt or answer tokens were skipped: 1.",)
 
 
 def test_a_result_that_was_formatted_is_read_too() -> None:
@@ -145,7 +145,9 @@ def test_rows_written_as_azure_does_are_read_as_they_are(
     if expected(rows):
         assert found(read(content)) == expected(rows)
     else:
-        assert refusal(content) == f"f has no requests. It has {len(rows)} rows, all of them without tokens."
+        assert (
+            refusal(content) == f"f has no requests. No row has both prompt and answer tokens ({len(rows)} were read)."
+        )
 
 
 def test_seconds_are_read_as_seconds() -> None:
@@ -194,6 +196,10 @@ def test_a_pipe_is_read_as_a_file(name: str, size: int) -> None:
             'f, line 2: "yesterday" in TIMESTAMP is no time. It must be as in 2023-11-16 18:15:46.6805900.',
         ),
         (AZURE + b"2024-05-10 00:00:00,-1,2", 'f, line 2: "-1" in ContextTokens is no whole number of tokens.'),
+        (
+            AZURE + b"2024-05-10 00:00:00,1000000000000,2",
+            "f, line 2: 1000000000000 tokens are not between 0 and 10,000,000.",
+        ),
         (AZURE + b"2024-05-10 00:00:00,1,nan", 'f, line 2: "nan" in GeneratedTokens is no whole number of tokens.'),
         (AZURE + b"\n\n2024-05-10 00:00:00,1,1e9", 'f, line 4: "1e9" in GeneratedTokens is no whole number of tokens.'),
         (AZURE + b"2024-05-10 00:00:00,1000000000,2", "f, line 2: 1000000000 tokens are not between 0 and 10,000,000."),

@@ -9,6 +9,8 @@ from pdinference.advise.workload.trace import Trace
 from pdinference.simulation.arrivals import PREFIX_BLOCK, Arrival
 
 _MINUTE_S = 60.0
+_HOUR_S = 3600.0
+_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class Summary:
 
     def lines(self) -> Iterator[str]:
         """The same as text."""
-        yield f"{self.requests:,} requests in {_duration(self.seconds)}: {self.rate:.3g}/s, peak {self.peak_rate:.3g}/s"
+        requests = "1 request" if self.requests == 1 else f"{self.requests:,} requests"
+        yield f"{requests} in {_duration(self.seconds)}: {self.rate:.3g}/s, peak {self.peak_rate:.3g}/s"
         yield f"Prompt tokens: {self.prompt}"
         yield f"Answer tokens: {self.answer}"
         if self.repeated:
@@ -111,4 +114,6 @@ def _repeated(arrivals: Iterable[Arrival]) -> int:
 def _duration(seconds: float) -> str:
     if seconds < 2 * _MINUTE_S:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+    if seconds < 2 * _HOUR_S:
+        return f"{seconds / _MINUTE_S:.0f} min"
+    return f"{seconds / _HOUR_S:.1f} h" if seconds < 2 * _DAY_S else f"{seconds / _DAY_S:.1f} days"

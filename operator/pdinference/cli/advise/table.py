@@ -78,7 +78,7 @@ def _row(one: Result, *, given: bool) -> tuple[str, ...]:
         f"{_ms(trial.ttft[0])} / {_ms(trial.ttft[1])}",
         f"{_ms(trial.itl[0])} / {_ms(trial.itl[1])}",
         _ms(trial.gap),
-        f"{_percent(trial.attainment)}{_mark(trial.keeps)}" if given else _ms(trial.whole[0]),
+        f"{_percent(trial.attainment)}{_mark(one.keeps)}" if given else _ms(trial.whole[0]),
         f"{'> ' if open_end else ''}{one.bears:.2f} x" if one.bears else "none",
         "-" if cost is None else f"{cost:.2f}",
         "-" if limit is Limit.NONE else limit.value,
@@ -99,7 +99,8 @@ def _sources(advice: Advice) -> Iterator[str]:
     if advice.question.objectives.given:
         yield (
             "keep both: share of requests that keep TTFT and ITL. !: the objectives are not kept. ?: within the error "
-            "band. bears: times this load until they break (none: they broke at all loads tried), and limit: by what."
+            "band of the times or of the load. bears: times this load until they break (none: they broke at all loads "
+            "tried), and limit: by what."
         )
     else:
         yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
@@ -110,7 +111,7 @@ def _sources(advice: Advice) -> Iterator[str]:
         sources.setdefault(one.candidate.built.source, []).append(one)
     for source, results in sources.items():
         errors = results[0].candidate.built.errors
-        what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
+        what = "All numbers" if len(sources) == 1 else "; ".join(one.candidate.layout.title for one in results)
         yield (
             f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} "
             f"({tail} {errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} "

@@ -42,6 +42,13 @@ PRODUCTS: Final = MappingProxyType(
 """Value of the product label by short name, as GPU feature discovery and AMD's labeller write it."""
 
 _LABELS: Final = MappingProxyType({label.lower(): label for label in PRODUCTS.values()})
+_SHORT: Final = MappingProxyType({label: name.upper() for name, label in reversed(list(PRODUCTS.items()))})
+"""The first short name of each label value."""
+
+
+def short_name(product: str) -> str:
+    """The short name of a product, if it has one."""
+    return _SHORT.get(product, product)
 
 
 def meant_by(product: str) -> str | None:

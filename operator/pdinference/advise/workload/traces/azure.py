@@ -7,6 +7,7 @@ CSV with the columns TIMESTAMP, ContextTokens and GeneratedTokens. Times have up
 from datetime import UTC, datetime
 from typing import Final
 
+from pdinference.advise.workload.bounds import MOST_TOKENS
 from pdinference.advise.workload.trace import Trace
 from pdinference.advise.workload.traces.lines import Lines
 from pdinference.advise.workload.traces.rows import Rows, left_out
@@ -76,6 +77,8 @@ def _seconds(text: str, number: int, rows: Rows) -> float:
 
 
 def _whole(text: str, column: str, number: int, rows: Rows) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+    if not (text.isascii() and text.isdigit()):
         raise rows.error(number, f'"{cut(text, 40)}" in {column} is no whole number of tokens.')
+    if len(text) > _DIGITS:
+        raise rows.error(number, f"{cut(text, 20)} tokens are not between 0 and {MOST_TOKENS:,}.")
     return int(text)

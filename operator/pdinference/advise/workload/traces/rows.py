@@ -76,7 +76,7 @@ class Rows:
             WorkloadError: It has no requests, or is too long.
         """
         if not self._arrivals:
-            skipped = f" It has {self._empty:,} rows, all of them without tokens." if self._empty else ""
+            skipped = f" No row has both prompt and answer tokens ({self._empty:,} were read)." if self._empty else ""
             raise WorkloadError(f"{self._name} has no requests.{skipped}")
         if self._unordered:
             self._arrivals.sort(key=lambda arrival: arrival.at)
@@ -90,7 +90,7 @@ class Rows:
 
     def _notes(self) -> tuple[str, ...]:
         notes = (
-            (self._empty, f"{self._empty:,} rows without prompt or answer tokens were skipped."),
-            (self._unordered, f"{self._unordered:,} rows were not in order of time, and were sorted."),
+            (self._empty, f"Rows without prompt or answer tokens were skipped: {self._empty:,}."),
+            (self._unordered, f"Rows that were not in order of time were sorted: {self._unordered:,}."),
         )
         return tuple(text for number, text in notes if number)

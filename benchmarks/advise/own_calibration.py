@@ -1,0 +1,52 @@
+"""Llama-3.1-8B unsplit on the H200, by the built-in calibration and by one of steps alone.
+
+The one of steps is what `pdinference calibrate fit` makes of `benchmarks/on_gpu/measured/llama-8b.raw`. The loads are
+those of `benchmarks.advise` that the built-in calibration was not fitted to. `python -m
+benchmarks.advise.own_calibration` prints the median and the largest errors, which docs/calibrate.md has.
+"""
+
+from dataclasses import replace
+from statistics import median
+
+from benchmarks.advise.measured import LOADS, Load
+from benchmarks.advise.predicted import arrangement_of, predicted_by
+from benchmarks.advise.shapes import METRICS, own
+from pdinference.simulation.arrangement import Arrangement
+
+
+def main() -> None:
+    """A table in Markdown."""
+    loads = [load for load in LOADS if _counts(load)]
+    print(
+        f"| {len(loads)} loads: median / largest error | {' | '.join(METRICS)} |\n| --- "
+        + "| --- " * len(METRICS)
+        + "|"
+    )
+    for name, calibrated in (("built in", False), ("own", True)):
+        columns = zip(*(_errors(load, calibrated=calibrated) for load in loads), strict=True)
+        errors = [[error for error in column if error is not None] for column in columns]
+        print(f"| {name} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in errors)} |")
+
+
+def _counts(load: Load) -> bool:
+    """One rank with the KV cache in 16 bits was calibrated."""
+    kind = load.way == "co-located" and load.product == "NVIDIA-H200" and load.tensor == 1 and not load.fp8
+    return kind and not load.fitted and not load.saturated
+
+
+def _errors(load: Load, *, calibrated: bool) -> list[float | None]:
+    arrangement = arrangement_of(load)
+    found = predicted_by(_calibrated(arrangement) if calibrated else arrangement, load).flat
+    real = (*load.ttft, *load.tpot, load.gap, load.whole)
+    return [None if each is None else abs(mine / each - 1) for mine, each in zip(found, real, strict=True)]
+
+
+def _calibrated(arrangement: Arrangement) -> Arrangement:
+    steps, service = own("llama-8b")
+    limits = arrangement.kind.limits
+    limits = replace(limits, servers=replace(limits.servers, service=service))
+    return replace(arrangement, kind=replace(arrangement.kind, steps=steps, limits=limits), service=service)
+
+
+if __name__ == "__main__":
+    main()
