@@ -349,6 +349,14 @@ def test_the_fault_of_one_d_pod_names_it_if_there_is_such_a_pod(state: Verificat
     assert "xxx" not in other.model_dump_json()
 
 
+def test_a_failure_of_p_names_the_p_pod_and_not_the_network() -> None:
+    (parameter,) = (one.name for one in SERVING.pods if one.role is Role.PARAMETER)
+    message = of(after(facts(canary=Canary(Verification.FAILED, "r1", parameter=parameter)))).message
+    assert message.startswith(f"P pod {parameter} gave a canary an error or no answer")
+    assert "between P and D" not in message
+    assert "xxx" not in after(facts(canary=Canary(Verification.FAILED, "r1", parameter="x" * 999))).model_dump_json()
+
+
 def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:
     one, other = (Canary(Verification.FAILED, "r1", decode=pod) for pod in ("d1", "d2"))
     pods = tuple(replace(pod(Role.DECODE), name=name) for name in ("d1", "d2"))

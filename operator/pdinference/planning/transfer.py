@@ -96,6 +96,7 @@ class Canary:
         distance: How far the answer through P and D was from the answer of P alone.
         limit: From this distance on, the answer is wrong.
         decode: D pod in which it found a fault; empty without one. Untrusted.
+        parameter: P pod that failed; empty without one. Untrusted.
     """
 
     state: Verification = Verification.OFF
@@ -105,6 +106,12 @@ class Canary:
     distance: float | None = None
     limit: float | None = None
     decode: str = ""
+    parameter: str = ""
+
+    @property
+    def found(self) -> tuple[Verification, str, str]:
+        """What it found, and where."""
+        return self.state, self.decode, self.parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +245,12 @@ def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
     found = rates(facts, ON_CPU, ways=1)
     if found is None:
-        return facts.revision, facts.canary.state, facts.canary.decode
+        return facts.revision, facts.canary.found
     shares = (found.by_decode, found.failed, found.expired, found.busy)
     steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
     return (
         facts.revision,
-        facts.canary.state,
-        facts.canary.decode,
+        facts.canary.found,
         steps,
         round(2 * math.log2(1 + (found.speed or 0.0))),
     )

@@ -57,7 +57,7 @@ minute, so one after the other takes long, and pods that never answer must not d
 _TRIED_AGAIN: Final = frozenset({Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE})
 """Rounding can cause the one once, and requests of clients through other routers the other."""
 HELP: Final = {
-    METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer, with the D pod that has the fault.",
+    METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer, with the pod that has the fault.",
     METRIC_VERIFICATION_AGE_SECONDS: "Seconds since the canary ended that the state is of.",
     METRIC_VERIFICATION_TOKENS: "Prompt tokens of that canary.",
     METRIC_VERIFICATION_DISTANCE: "Distance of its answers from those of P alone.",
@@ -92,6 +92,11 @@ class _Result:
     def faulty_decode(self) -> str:
         """The D pod whose fault it found; empty without one."""
         return self.decode if self.is_fault and not self.outcome.by_parameter else ""
+
+    @property
+    def faulty_parameter(self) -> str:
+        """The P pod that failed; empty if none did."""
+        return self.parameter if self.outcome.by_parameter else ""
 
 
 class _Rank(IntEnum):
@@ -185,10 +190,11 @@ class Verifier(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
         shown = self._shown
-        states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state", "decode"])
+        states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state", *ENGINE_ROLES])
         for state in Verification:
             is_shown = state is shown.outcome.state
-            states.add_metric([state, shown.faulty_decode if is_shown else ""], float(is_shown))
+            pods = (shown.faulty_parameter, shown.faulty_decode) if is_shown else ("", "")
+            states.add_metric([state, *pods], float(is_shown))
         yield states
         for name, value in (
             (METRIC_VERIFICATION_AGE_SECONDS, self._clock() - shown.ended_at),

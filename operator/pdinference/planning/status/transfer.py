@@ -107,9 +107,15 @@ def transfer(
 def _of_known_pods(inputs: StatusInputs) -> TransferFacts | None:
     """The facts without names of pods that there are not: what router pods report is untrusted."""
     facts = inputs.transfer
-    if facts is None or facts.canary.decode.partition("/")[0] in {pod.name for pod in inputs.pods}:
-        return facts
-    return replace(facts, canary=replace(facts.canary, decode=""))
+    if facts is None:
+        return None
+    names = {pod.name for pod in inputs.pods}
+
+    def known(engine: str) -> str:
+        return engine if engine.partition("/")[0] in names else ""
+
+    found = facts.canary
+    return replace(facts, canary=replace(found, decode=known(found.decode), parameter=known(found.parameter)))
 
 
 def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:

@@ -83,6 +83,11 @@ def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
 
 
 def _failing(numbers: TransferStatus, _path: Path) -> str:
+    if pod := numbers.verification.parameter_pod:
+        return (
+            f"P pod {pod} gave a canary an error or no answer, so nothing is known of the transfer. It is sent again. "
+            f"Check whether P pod {pod} is overloaded, and its log. {_see('failing')}"
+        )
     found = (
         f"A canary{_way(numbers)} got an error or no answer{_HELD}"
         if numbers.verification.state == Verification.FAILED
@@ -95,7 +100,8 @@ def _failing(numbers: TransferStatus, _path: Path) -> str:
 def _wrong_answers(numbers: TransferStatus, _path: Path) -> str:
     return (
         f"A canary{_way(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
-        f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}"
+        f"KV cache arrives wrong, or P and D load different weights. Make options and weights of P and D equal, or use "
+        f"another connector or version of vLLM. {_see('wrong-answers')}"
     )
 
 
