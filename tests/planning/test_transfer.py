@@ -306,6 +306,12 @@ def test_a_fault_ends_with_its_load_or_by_a_newer_canary() -> None:
     assert judged(failing, facts()) == ("True", "Verified")
 
 
+def test_a_fault_that_was_written_late_ends_with_its_load() -> None:
+    """Numbers of a fault are written while the window still has its requests, so long after the last of them."""
+    failing = facts(replace(LIGHT, failed=20))
+    assert judged(failing, rest(), minutes=0.5) == ("True", "Verified")
+
+
 def test_a_fault_is_said_at_once_and_taken_back_after_a_window() -> None:
     failing = facts(replace(LIGHT, failed=20))
     assert judged(facts(), failing, minutes=0.5) == ("False", "Failing")

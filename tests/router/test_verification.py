@@ -483,6 +483,44 @@ async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> N
         assert verifier._pause(1) < 60
 
 
+async def test_a_failure_is_followed_by_a_canary_at_rest() -> None:
+    """Otherwise the status would keep the fault, or hide it, for up to an hour of rest."""
+    now = 0.0
+    async with model() as (world, _, by):
+        world.pods._clock = lambda: now
+        verifier = Verifier(world.pods, by, "Warn", clock=lambda: now)
+        await once(verifier, later=0)
+        verifier._repeated = replace(verifier._repeated, seconds=3.0)
+        parameter = next(pod for pod in world.pods if pod.observed.name == "p")
+        seen = [pod.observed for pod in world.pods]
+        changes: tuple[Callable[[], None], ...] = (
+            lambda: world.pods.failed(parameter),
+            lambda: world.pods.observe({one.uid: replace(one, restarts=1) for one in seen}),
+            world.pods.doubt,
+        )
+        for change in changes:
+            now += 30.0
+            change()
+            now += 300.0
+            assert not verifier.due(), "requests of before decide about the status"
+            now += 60.0
+            assert verifier.due()
+            await once(verifier, later=0)
+            verifier._repeated = replace(verifier._repeated, seconds=3.0)
+            assert not verifier.due(), "one canary is enough"
+
+
+async def test_a_fault_is_tried_again_soon_at_rest_however_long_its_canary_took() -> None:
+    """Otherwise `WrongAnswers` would stay in the status for an hour after its end."""
+    async with model(Zeros()) as (world, _, by):
+        verifier = Verifier(world.pods, by, "Warn")
+        await once(verifier)
+        assert verifier.state is Verification.WRONG_ANSWER
+        verifier._repeated = replace(verifier._repeated, seconds=3.0)
+        assert verifier._pause(1) == verification._FIRST_PAUSE_S
+        assert verifier._pause(99) == 600
+
+
 MANY = ("p1", "p2", "d1", "d2", "d3", "d4", "d5", "d6")
 
 

@@ -22,6 +22,7 @@ from pdinference.api.names import (
     Verification,
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer import FAULTS
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.links import linked
@@ -45,6 +46,9 @@ _LONGEST_PAUSE_S: Final = 60.0
 """Times between canaries to a D pod that is not admitted."""
 _REPEATED_S: Final = 600.0
 """Time between two canaries to admitted D pods."""
+_DOUBTED_S: Final = WINDOW_S + 60.0
+"""Time after a failure until a canary at rest shows whether it lasts. By then the operator's window has no request of
+before, so that the canary decides about the status, with time for the operator to read routers."""
 _LOAD: Final = 1000
 """Those canaries take one part in so many of the time at most."""
 _SELDOM_S: Final = 3600.0
@@ -279,11 +283,19 @@ class Verifier(Collector):
         passed = self._clock() - self._repeated.ended_at
         if any(pod.under_way for pod in self._pods):
             return passed >= (self._rare if result is None else self._patience(faults))
-        return result is None or passed >= self._pause(faults)
+        return result is None or passed >= self._pause(faults) or self._is_doubted
 
     def _pause(self, faults: int) -> float:
         """Seconds until the next canary at rest, after so many faults, if each D pod that gets requests was tried."""
-        return max(min(_tried_again(faults), _REPEATED_S), min(self._rare, _SELDOM_S))
+        if faults:  # it may have ended
+            return min(_tried_again(faults), _REPEATED_S)
+        return max(_REPEATED_S, min(self._rare, _SELDOM_S))
+
+    @property
+    def _is_doubted(self) -> bool:
+        """Whether something failed since the last canary, and long enough ago."""
+        settled = self._pods.doubted_at + _DOUBTED_S
+        return self._repeated.ended_at < settled <= self._clock()
 
     def _patience(self, faults: int) -> float:
         """Seconds until the next canary does not wait for rest any longer, if each D pod has been tried."""

@@ -99,7 +99,8 @@ def transfer(
     if facts.revision == inputs.target:
         numbers = numbers.model_copy(update={"path": path.name, "path_reason": path.reason})
     lasts = before in _OF_REQUESTS and facts.seconds < _WHOLE_S  # the operator or the router has restarted
-    if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts):
+    rests = found is None
+    if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts, rests=rests):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
 
@@ -193,7 +194,7 @@ def _without_fault(canary: Canary, before: str) -> str:
 
 
 def _is_kept(
-    reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime, *, lasts: bool
+    reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime, *, lasts: bool, rests: bool
 ) -> bool:
     """Whether the written status stays, so that a load that varies a little causes no write.
 
@@ -204,12 +205,13 @@ def _is_kept(
         known: The written numbers.
         now: The time.
         lasts: Whether the window is too short to show that the fault has ended.
+        rests: Whether no request came in the window, so that nothing varies.
     """
     if _SEVERITY.index(reason) > _SEVERITY.index(before):
         return False
     if lasts and reason != before:
         return True
-    if _has_recovered(known, fresh.verification.state):
+    if _has_recovered(known, fresh.verification.state) or (rests and reason != before):
         return False
     if known.from_parameter_percent is None and fresh.from_parameter_percent is not None:
         return False
