@@ -188,10 +188,12 @@ async def test_zeros_are_found_although_the_model_answers_both_prompts_alike() -
         assert found.distance > found.limit == 0.15
 
 
-async def test_without_counters_and_differences_nothing_is_claimed() -> None:
-    async with model() as (world, served, by):
+@pytest.mark.parametrize("transfer", [None, Nothing()], ids=["arrives", "computed by D"])
+async def test_without_counters_a_right_answer_shows_nothing(transfer: Transfer | None) -> None:
+    """D answers right, too, if it computes the prompts itself."""
+    async with model(transfer) as (world, served, by):
         world["d"].counters.clear()
-        served.counts, served.sees = False, lambda _kv: "alike"
+        served.counts = False
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
 
 
