@@ -325,6 +325,7 @@ def test_the_time_of_the_canary_is_written_along_with_other_changes() -> None:
 
     status = after(rest())
     assert ended(status) == NOW - timedelta(seconds=10)
+    assert f"ended at {ended(status):%Y-%m-%dT%H:%M:%SZ}, and later ones found no fault" in of(status).message
     hour = timedelta(hours=1)
     assert built(inputs(rest(replace(VERIFIED, age=60))), status, NOW + hour) == status, "a later canary is no write"
     busy = built(inputs(facts(canary=replace(VERIFIED, age=60))), status, NOW + hour)

@@ -53,7 +53,9 @@ def _transferring(numbers: TransferStatus, _path: Path) -> str:
 
 
 def _verified(numbers: TransferStatus, _path: Path) -> str:
-    return f"A canary{_way(numbers)} got the answer of P alone{_compared(numbers)}."
+    ended = numbers.verification.completion_time
+    last = f" It ended at {ended:%Y-%m-%dT%H:%M:%SZ}, and later ones found no fault." if ended else ""
+    return f"A canary{_way(numbers)} got the answer of P alone{_compared(numbers)}.{last}"
 
 
 def _saturated(numbers: TransferStatus, path: Path) -> str:
