@@ -302,7 +302,9 @@ def test_a_fault_ends_with_its_load_or_by_a_newer_canary() -> None:
     assert judged(facts(FULL, NEVER_VERIFIED), rest(NEVER_VERIFIED)) == ("True", "Transferring")
     failing = facts(replace(LIGHT, failed=20))
     assert judged(failing, rest()) == ("True", "Verified")
-    assert judged(failing, rest(replace(VERIFIED, age=3600))) == ("False", "Failing")
+    old = rest(replace(VERIFIED, age=3600))
+    assert judged(failing, old) == ("False", "Failing")
+    assert outline(old) != outline(rest()), "so that a canary after that changes the status"
     assert judged(failing, facts()) == ("True", "Verified")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pdinference.api.names import Verification
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer_speeds import FASTEST_TCP, SLOW_DIRECT, SLOW_TCP, TCP_OF_VLLM
 
 GIGA: Final = 1e9
@@ -112,6 +113,11 @@ class Canary:
     def found(self) -> tuple[Verification, str, str]:
         """What it found, and where."""
         return self.state, self.decode, self.parameter
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether it is newer than requests that are not in the window any more."""
+        return self.age is not None and self.age < WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +251,7 @@ def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
     found = rates(facts, ON_CPU, ways=1)
     if found is None:
-        return facts.revision, facts.canary.found
+        return facts.revision, facts.canary.found, facts.canary.is_recent
     shares = (found.by_decode, found.failed, found.expired, found.busy)
     steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
     return (

@@ -156,9 +156,10 @@ def _judge(canary: Canary, found: Rates | None, path: Path, before: str) -> str:
 def _at_rest(canary: Canary, before: str) -> str:
     """The reason while no request comes: what was found last, until a canary finds something else."""
     if canary.state is Verification.VERIFIED:
-        newer = canary.age is not None and canary.age < WINDOW_S
         # A canary is too small to measure a speed.
-        return before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not newer) else VERIFIED
+        return (
+            before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not canary.is_recent) else VERIFIED
+        )
     if before == SATURATED:
         return TRANSFERRING
     if before in {VERIFIED, WRONG_ANSWERS} and canary.state is not Verification.PENDING:
