@@ -55,12 +55,15 @@ class Routers:
         self.cache.observe(RESOURCE, body, deleted=False)
         self.scales_to_zero = "scaleToZero" in autoscaling
 
-    def pod(self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False) -> None:
+    def pod(
+        self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False, ready: bool = False
+    ) -> None:
         labels = names.role_selector("llama", Role.ROUTER, "rev")
         metadata = {**self._metadata(name), "labels": labels}
         if terminating:
             metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
-        status = {"phase": "Running", "podIP": address}
+        status: dict[str, Any] = {"phase": "Running", "podIP": address}
+        status["conditions"] = [{"type": "Ready", "status": str(ready)}]
         if self.scales_to_zero:
             metadata["annotations"] = {names.ANNOTATION_SCALES_TO_ZERO: "true"}
         body = {"metadata": metadata, "spec": {"containers": [{"name": names.ROUTER_CONTAINER}]}, "status": status}
@@ -96,6 +99,16 @@ async def test_routers_of_resources_that_do_not_scale_to_zero_are_read_rarely(
     await rounds(monitor, 3)
     assert routers.asked == 1
     routers.now += 31
+    await rounds(monitor, 3)
+    assert routers.asked == 2
+
+
+async def test_a_router_that_becomes_ready_is_read_at_once(routers: Routers, monitor: RouterMonitor) -> None:
+    """Its canary has ended. Otherwise the status would say `pending` of a revision that serves already."""
+    routers.resource()
+    routers.pod()
+    await rounds(monitor, 3)
+    routers.pod(ready=True)
     await rounds(monitor, 3)
     assert routers.asked == 2
 

@@ -63,11 +63,11 @@ def test_a_response_is_read() -> None:
     assert found.canary == Canary(Verification.VERIFIED, "r1", tokens=512, distance=0.01)
 
 
-def test_a_fault_has_its_d_pod() -> None:
-    states = {'state="failed",decode="d1"': 1, 'decode="",state="off"': 0}
+def test_a_fault_has_its_pod() -> None:
+    states = {'state="failed",decode="d1",parameter="p1"': 1, 'decode="",state="off"': 0}
     found = read("".join(f"pdinference_router_verification{{{labels}}} {one}\n" for labels, one in states.items()))
     assert found is not None
-    assert (found.canary.state, found.canary.decode) == (Verification.FAILED, "d1")
+    assert found.canary.found == (Verification.FAILED, "d1", "p1")
 
 
 @pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "+Inf"])

@@ -302,8 +302,16 @@ def test_a_fault_ends_with_its_load_or_by_a_newer_canary() -> None:
     assert judged(facts(FULL, NEVER_VERIFIED), rest(NEVER_VERIFIED)) == ("True", "Transferring")
     failing = facts(replace(LIGHT, failed=20))
     assert judged(failing, rest()) == ("True", "Verified")
-    assert judged(failing, rest(replace(VERIFIED, age=3600))) == ("False", "Failing")
+    old = rest(replace(VERIFIED, age=3600))
+    assert judged(failing, old) == ("False", "Failing")
+    assert outline(old) != outline(rest()), "so that a canary after that changes the status"
     assert judged(failing, facts()) == ("True", "Verified")
+
+
+def test_a_fault_that_was_written_late_ends_with_its_load() -> None:
+    """Numbers of a fault are written while the window still has its requests, so long after the last of them."""
+    failing = facts(replace(LIGHT, failed=20))
+    assert judged(failing, rest(), minutes=0.5) == ("True", "Verified")
 
 
 def test_a_fault_is_said_at_once_and_taken_back_after_a_window() -> None:
@@ -319,6 +327,7 @@ def test_the_time_of_the_canary_is_written_along_with_other_changes() -> None:
 
     status = after(rest())
     assert ended(status) == NOW - timedelta(seconds=10)
+    assert f"ended at {ended(status):%Y-%m-%dT%H:%M:%SZ}, and later ones found no fault" in of(status).message
     hour = timedelta(hours=1)
     assert built(inputs(rest(replace(VERIFIED, age=60))), status, NOW + hour) == status, "a later canary is no write"
     busy = built(inputs(facts(canary=replace(VERIFIED, age=60))), status, NOW + hour)
@@ -347,6 +356,14 @@ def test_the_fault_of_one_d_pod_names_it_if_there_is_such_a_pod(state: Verificat
     assert words.format(pod) in of(after(facts(canary=Canary(state, "r1", decode=pod)))).message
     other = after(facts(canary=Canary(state, "r1", decode="x" * 999)))
     assert "xxx" not in other.model_dump_json()
+
+
+def test_a_failure_of_p_names_the_p_pod_and_not_the_network() -> None:
+    (parameter,) = (one.name for one in SERVING.pods if one.role is Role.PARAMETER)
+    message = of(after(facts(canary=Canary(Verification.FAILED, "r1", parameter=parameter)))).message
+    assert message.startswith(f"P pod {parameter} gave a canary an error or no answer")
+    assert "between P and D" not in message
+    assert "xxx" not in after(facts(canary=Canary(Verification.FAILED, "r1", parameter="x" * 999))).model_dump_json()
 
 
 def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:

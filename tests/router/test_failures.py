@@ -170,6 +170,7 @@ async def test_d_computes_the_prompt_if_the_kv_cache_does_not_come(stream: bool)
         code, headers, _ = await world.post({"stream": stream})
         assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
         assert len(world["p"].bodies) == 1
+        assert await world.metric('pdinference_router_prefill_fallbacks_total{reason="kv_cache"') == 2, "P is there"
 
 
 async def test_another_p_is_used_if_the_kv_cache_of_one_does_not_come() -> None:

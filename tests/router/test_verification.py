@@ -188,10 +188,12 @@ async def test_zeros_are_found_although_the_model_answers_both_prompts_alike() -
         assert found.distance > found.limit == 0.15
 
 
-async def test_without_counters_and_differences_nothing_is_claimed() -> None:
-    async with model() as (world, served, by):
+@pytest.mark.parametrize("transfer", [None, Nothing()], ids=["arrives", "computed by D"])
+async def test_without_counters_a_right_answer_shows_nothing(transfer: Transfer | None) -> None:
+    """D answers right, too, if it computes the prompts itself."""
+    async with model(transfer) as (world, served, by):
         world["d"].counters.clear()
-        served.counts, served.sees = False, lambda _kv: "alike"
+        served.counts = False
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
 
 
@@ -249,8 +251,9 @@ async def test_a_canary_that_gets_no_answer_ends(pod: str, monkeypatch: pytest.M
         assert Verification.FAILED in verifier.refusal
         assert f"{pod} failed: no answer within 0.05 s" in verifier.refusal
         (states, *_) = verifier.collect()
-        named = [sample.labels["decode"] for sample in states.samples if sample.value]
-        assert named == ["d" if pod == "d" else ""], "the fault is not that of D"
+        (labels,) = (sample.labels for sample in states.samples if sample.value)
+        named = {"parameter": labels["parameter"], "decode": labels["decode"]}
+        assert named == {"parameter": "", "decode": ""} | {"p": {"parameter": "p"}, "d": {"decode": "d"}}[pod]
 
 
 NOT_JSON: Mapping[str, bytes] = {"no UTF-8": b'{"a": "\xff"}', "nested": b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}"}
@@ -482,6 +485,44 @@ async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> N
         assert verifier._pause(1) < 60
 
 
+async def test_a_failure_is_followed_by_a_canary_at_rest() -> None:
+    """Otherwise the status would keep the fault, or hide it, for up to an hour of rest."""
+    now = 0.0
+    async with model() as (world, _, by):
+        world.pods._clock = lambda: now
+        verifier = Verifier(world.pods, by, "Warn", clock=lambda: now)
+        await once(verifier, later=0)
+        verifier._repeated = replace(verifier._repeated, seconds=3.0)
+        parameter = next(pod for pod in world.pods if pod.observed.name == "p")
+        seen = [pod.observed for pod in world.pods]
+        changes: tuple[Callable[[], None], ...] = (
+            lambda: world.pods.failed(parameter),
+            lambda: world.pods.observe({one.uid: replace(one, restarts=1) for one in seen}),
+            world.pods.doubt,
+        )
+        for change in changes:
+            now += 30.0
+            change()
+            now += 300.0
+            assert not verifier.due(), "requests of before decide about the status"
+            now += 60.0
+            assert verifier.due()
+            await once(verifier, later=0)
+            verifier._repeated = replace(verifier._repeated, seconds=3.0)
+            assert not verifier.due(), "one canary is enough"
+
+
+async def test_a_fault_is_tried_again_soon_at_rest_however_long_its_canary_took() -> None:
+    """Otherwise `WrongAnswers` would stay in the status for an hour after its end."""
+    async with model(Zeros()) as (world, _, by):
+        verifier = Verifier(world.pods, by, "Warn")
+        await once(verifier)
+        assert verifier.state is Verification.WRONG_ANSWER
+        verifier._repeated = replace(verifier._repeated, seconds=3.0)
+        assert verifier._pause(1) == verification._FIRST_PAUSE_S
+        assert verifier._pause(99) == 600
+
+
 MANY = ("p1", "p2", "d1", "d2", "d3", "d4", "d5", "d6")
 
 
@@ -631,7 +672,7 @@ async def test_requests_go_to_d_pods_that_have_passed(monkeypatch: pytest.Monkey
         answers = [await world.post() for _ in range(6)]
         assert {code for code, *_ in answers} == {200}
         assert {decode for _, decode in served.ways} == {"d1"}
-        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",state="failed"}}') == 1
+        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",parameter="",state="failed"}}') == 1
         served.serve(world["d2"])
         await until(both, "the canary to d2 has passed")
         await asyncio.gather(*(world.post() for _ in range(6)))
@@ -731,7 +772,7 @@ async def test_a_router_becomes_ready_when_a_d_pod_with_a_fault_goes_away(monkey
             return (await readiness(world))[0] == 200
 
         await until(refused, "the fault is found")
-        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",state="wrong_answer"}}') == 1
+        assert await world.metric(f'{METRIC_VERIFICATION}{{decode="d2",parameter="",state="wrong_answer"}}') == 1
         sent = len(served.ways)
         world.observe("d2")
         await until(ready, "the router is ready")

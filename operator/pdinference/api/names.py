@@ -79,7 +79,7 @@ class Verification(StrEnum):
     FAILED = "failed"
     """The canary got no answer."""
     NOT_APPLICABLE = "not_applicable"
-    """The model cannot be asked: no completions, or its maximum length is too short."""
+    """The model cannot be asked (no completions, or too short), or its answers are right and D has no counters."""
 
 
 # Kubernetes' recommended labels, for users and dashboards.

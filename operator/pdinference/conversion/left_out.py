@@ -48,7 +48,6 @@ _OWN_REASONS = {
     "download-dir": "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node.",
     "config": "This file is not read here. Give its options on the command line, or write them into spec.engine.args.",
     "host": "Pods listen on every address, and a NetworkPolicy limits who reaches them.",
-    "disable-log-stats": "vLLM would serve no metrics, and the operator, autoscaling and the dashboard read them.",
 }
 
 

@@ -29,6 +29,7 @@ REFUSED_ARGUMENTS: dict[str, str] = {
     "uds": _PORT,
     "grpc": _PORT,
     "grpc-port": _PORT,
+    "disable-log-stats": "vLLM would serve no metrics, and router, operator and dashboard read them",
     "root-path": "the router and the probes call vLLM at the root path; rewrite paths in front of the router",
     "headless": _NODES,
     "node-rank": _NODES,

@@ -102,7 +102,8 @@ class RouterMonitor:
         self._reports: dict[str, _Report] = {}
         self._transfers: dict[str, TransferWindow] = {}
         self._streams = StreamWindows(policies or Policies(cache), clock)
-        self._read_at: dict[str, float] = {}
+        self._read_at: dict[tuple[str, bool], float] = {}
+        """By uid and whether the pod was ready: one that becomes ready has news, and has to be read again."""
         self._views: dict[Owner, _View] = {}
         self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
         self._sleepers: set[Owner] = set()
@@ -176,7 +177,7 @@ class RouterMonitor:
         self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
         self._transfers = {uid: window for uid, window in self._transfers.items() if uid in live}
         self._streams.keep(live)
-        self._read_at = {uid: at for uid, at in self._read_at.items() if uid in live}
+        self._read_at = {key: at for key, at in self._read_at.items() if key[0] in live}
         self._views = {owner: view for owner, view in self._views.items() if owner in routers}
         # The pods show whether a resource has scaleToZero. The stored spec may be invalid and not in effect.
         self._sleepers = {owner for owner, pods in routers.items() if any(pod.scales_to_zero for pod in pods)}
@@ -190,7 +191,7 @@ class RouterMonitor:
         return found
 
     def _is_due(self, pod: PodRecord) -> bool:
-        return self._clock() - self._read_at.get(pod.uid, -math.inf) >= _OTHERS_S
+        return self._clock() - self._read_at.get((pod.uid, pod.summary.ready), -math.inf) >= _OTHERS_S
 
     def _note(self, namespace: str) -> None:
         """Report changes after a round of a namespace."""
@@ -219,7 +220,7 @@ class RouterMonitor:
     async def _read(self, pod: PodRecord, share: Share) -> None:
         if not pod.address:
             return
-        self._read_at[pod.uid] = self._clock()
+        self._read_at[pod.uid, pod.summary.ready] = self._clock()
         values: dict[bytes, float] = {}
         transfer = TransferExposition()
         streams = self._streams.exposition(pod)

@@ -66,7 +66,7 @@ class TransferExposition:
         self._counted: dict[str, float] = {}
         self._canary: dict[str, float] = {}
         self._states: list[Verification] = []
-        self._decode = ""
+        self._decode = self._parameter = ""
 
     def take(self, line: bytes) -> None:
         """Add a line.
@@ -86,21 +86,27 @@ class TransferExposition:
             self._canary[number] = found.value
         elif found.value == 1 and (state := _STATES.get(series)) is not None:
             self._states.append(state)
-            self._decode = found.labels.get(b"decode", b"").decode(errors="replace")
+            self._decode, self._parameter = _text(found, b"decode"), _text(found, b"parameter")
 
     def reading(self, at: float, revision: str) -> TransferReading | None:
         """What the lines say; None if they are of a router that does not report the KV transfer."""
         state = self._states[0] if len(self._states) == 1 else None
         if state is None and "parameter_tokens" not in self._counted:
             return None
-        canary = Canary(state or Verification.OFF, revision, decode=self._decode, **self._canary)
+        canary = Canary(
+            state or Verification.OFF, revision, decode=self._decode, parameter=self._parameter, **self._canary
+        )
         return TransferReading(at, Counted(**self._counted), canary)
 
 
 def _series(found: Sample) -> _Series:
     name = found.name.decode()
     label = _LABELS.get(name)
-    return name, "" if label is None else found.labels.get(label, b"").decode(errors="replace")
+    return name, "" if label is None else _text(found, label)
+
+
+def _text(found: Sample, label: bytes) -> str:
+    return found.labels.get(label, b"").decode(errors="replace")
 
 
 class TransferWindow:
@@ -175,6 +181,8 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
     )
 
 
-def _rank(canary: Canary) -> tuple[int, str]:
+def _rank(canary: Canary) -> tuple[int, str, str]:
     """The position of a fault among faults, in any order of router pods. Without one, the first canary is taken."""
-    return (FAULTS.index(canary.state), canary.decode) if canary.state in FAULTS else (len(FAULTS), "")
+    if canary.state not in FAULTS:
+        return len(FAULTS), "", ""
+    return FAULTS.index(canary.state), canary.decode, canary.parameter

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pdinference.api.names import Verification
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer_speeds import FASTEST_TCP, SLOW_DIRECT, SLOW_TCP, TCP_OF_VLLM
 
 GIGA: Final = 1e9
@@ -96,6 +97,7 @@ class Canary:
         distance: How far the answer through P and D was from the answer of P alone.
         limit: From this distance on, the answer is wrong.
         decode: D pod in which it found a fault; empty without one. Untrusted.
+        parameter: P pod that failed; empty without one. Untrusted.
     """
 
     state: Verification = Verification.OFF
@@ -105,6 +107,17 @@ class Canary:
     distance: float | None = None
     limit: float | None = None
     decode: str = ""
+    parameter: str = ""
+
+    @property
+    def found(self) -> tuple[Verification, str, str]:
+        """What it found, and where."""
+        return self.state, self.decode, self.parameter
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether it is newer than requests that are not in the window any more."""
+        return self.age is not None and self.age < WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +251,12 @@ def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
     found = rates(facts, ON_CPU, ways=1)
     if found is None:
-        return facts.revision, facts.canary.state, facts.canary.decode
+        return facts.revision, facts.canary.found, facts.canary.is_recent
     shares = (found.by_decode, found.failed, found.expired, found.busy)
     steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
     return (
         facts.revision,
-        facts.canary.state,
-        facts.canary.decode,
+        facts.canary.found,
         steps,
         round(2 * math.log2(1 + (found.speed or 0.0))),
     )

@@ -257,12 +257,11 @@ def _judged(
     if arrived is False:
         words = "by D's counters, too few prompt tokens came from P"
         return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
-    if not told and arrived is None:
-        return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, _LIMIT)
+    if arrived is None:
+        words += "; D has no counters, so it is unknown whether it computed the prompts itself"
+        return Outcome(Verification.NOT_APPLICABLE, words, tokens, worst, _LIMIT)
     if not told:
         words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
-    elif arrived is None:
-        words += "; D has no counters"
     return Outcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
 
 

@@ -224,6 +224,7 @@ class Dispatcher:
     def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
         self._links.failed(parameter, decode)
+        self.pods.doubt()
         record.failed(Role.PARAMETER, NO_KV_CACHE)
         _LOG.warning(
             "The KV cache of request %s does not get from %s to %s",
@@ -243,9 +244,11 @@ class Dispatcher:
         failed = _Failed()
         reason = "no_pod"
         while True:
-            pods = self._linked(self._choices(Role.PARAMETER, failed), failed_decode)
+            choices = self._choices(Role.PARAMETER, failed)
+            pods = self._linked(choices, failed_decode)
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
+                    reason = NO_KV_CACHE if reason == "no_pod" and self._has_links(choices) else reason
                     break
                 await self._wait(lambda: self.pods.complete, Role.PARAMETER, until, record)
                 failed.pods.clear()
@@ -283,6 +286,10 @@ class Dispatcher:
             return [pod for pod in found if any(self._links.usable(pod, one) for one in decode[pod.observed.group])]
         groups = {pod.observed.group for pod in self._decode_pods()}
         return found or [pod for pod in parameter if pod.observed.group in groups]
+
+    def _has_links(self, parameter: list[Pod]) -> bool:
+        """Whether any of P pods has a link to a D pod, be it one that failed."""
+        return any(linked(pod, one) for pod in parameter for one in self._decode_pods())
 
     async def prefill(self, handover: Handover, pod: Pod, call: Call, record: Record) -> Prefilled:
         """Let a P pod compute the prompt.

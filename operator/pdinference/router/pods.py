@@ -4,6 +4,7 @@ Engines that share a pod (the path HostLocal) are pods of their own here.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -152,6 +153,7 @@ class Pods:
         routers: Number of the router pods that send requests to these pods, with this one.
         complete_since: When a pod of each role, of one group, became ready together; None while they are not.
         first_complete: When that was the case for the first time; None before.
+        doubted_at: When a pod or a link last failed, or a pod became ready or unready. An earlier canary may not hold.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES) -> None:
@@ -162,6 +164,7 @@ class Pods:
         self._changed = asyncio.Event()
         self.complete_since: float | None = None
         self.first_complete: float | None = None
+        self.doubted_at = -math.inf
 
     def __iter__(self) -> Iterator[Pod]:
         return iter(self._pods.values())
@@ -172,6 +175,8 @@ class Pods:
             self._pods.pop(uid).lost("deleted")
         for uid, observed in seen.items():
             pod = self._pods.setdefault(uid, Pod(observed))
+            if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):
+                self.doubt()
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
             if not observed.ready or observed.restarts != pod.observed.restarts:
@@ -237,7 +242,12 @@ class Pods:
             pod.admission = Admission.HELD  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
+        self.doubt()
         self._announce()
+
+    def doubt(self) -> None:
+        """Note that the last canary may not hold any more."""
+        self.doubted_at = self._clock()
 
     def admit(self, pod: Pod, admission: Admission) -> None:
         """Let requests go to a D pod if it is still ready, or no more."""

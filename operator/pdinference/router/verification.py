@@ -22,6 +22,7 @@ from pdinference.api.names import (
     Verification,
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer import FAULTS
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.links import linked
@@ -45,6 +46,9 @@ _LONGEST_PAUSE_S: Final = 60.0
 """Times between canaries to a D pod that is not admitted."""
 _REPEATED_S: Final = 600.0
 """Time between two canaries to admitted D pods."""
+_DOUBTED_S: Final = WINDOW_S + 60.0
+"""Time after a failure until a canary at rest shows whether it lasts. By then the operator's window has no request of
+before, so that the canary decides about the status, with time for the operator to read routers."""
 _LOAD: Final = 1000
 """Those canaries take one part in so many of the time at most."""
 _SELDOM_S: Final = 3600.0
@@ -57,7 +61,7 @@ minute, so one after the other takes long, and pods that never answer must not d
 _TRIED_AGAIN: Final = frozenset({Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE})
 """Rounding can cause the one once, and requests of clients through other routers the other."""
 HELP: Final = {
-    METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer, with the D pod that has the fault.",
+    METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer, with the pod that has the fault.",
     METRIC_VERIFICATION_AGE_SECONDS: "Seconds since the canary ended that the state is of.",
     METRIC_VERIFICATION_TOKENS: "Prompt tokens of that canary.",
     METRIC_VERIFICATION_DISTANCE: "Distance of its answers from those of P alone.",
@@ -92,6 +96,11 @@ class _Result:
     def faulty_decode(self) -> str:
         """The D pod whose fault it found; empty without one."""
         return self.decode if self.is_fault and not self.outcome.by_parameter else ""
+
+    @property
+    def faulty_parameter(self) -> str:
+        """The P pod that failed; empty if none did."""
+        return self.parameter if self.outcome.by_parameter else ""
 
 
 class _Rank(IntEnum):
@@ -185,10 +194,11 @@ class Verifier(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
         shown = self._shown
-        states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state", "decode"])
+        states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state", *ENGINE_ROLES])
         for state in Verification:
             is_shown = state is shown.outcome.state
-            states.add_metric([state, shown.faulty_decode if is_shown else ""], float(is_shown))
+            pods = (shown.faulty_parameter, shown.faulty_decode) if is_shown else ("", "")
+            states.add_metric([state, *pods], float(is_shown))
         yield states
         for name, value in (
             (METRIC_VERIFICATION_AGE_SECONDS, self._clock() - shown.ended_at),
@@ -273,11 +283,19 @@ class Verifier(Collector):
         passed = self._clock() - self._repeated.ended_at
         if any(pod.under_way for pod in self._pods):
             return passed >= (self._rare if result is None else self._patience(faults))
-        return result is None or passed >= self._pause(faults)
+        return result is None or passed >= self._pause(faults) or self._is_doubted
 
     def _pause(self, faults: int) -> float:
         """Seconds until the next canary at rest, after so many faults, if each D pod that gets requests was tried."""
-        return max(min(_tried_again(faults), _REPEATED_S), min(self._rare, _SELDOM_S))
+        if faults:  # it may have ended
+            return min(_tried_again(faults), _REPEATED_S)
+        return max(_REPEATED_S, min(self._rare, _SELDOM_S))
+
+    @property
+    def _is_doubted(self) -> bool:
+        """Whether something failed since the last canary, and long enough ago."""
+        settled = self._pods.doubted_at + _DOUBTED_S
+        return self._repeated.ended_at < settled <= self._clock()
 
     def _patience(self, faults: int) -> float:
         """Seconds until the next canary does not wait for rest any longer, if each D pod has been tried."""

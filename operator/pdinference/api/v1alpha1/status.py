@@ -177,6 +177,8 @@ class VerificationStatus(ApiModel):
     """Revision that it went through."""
     decode_pod: str = ""
     """D pod in which it found a fault; in pods that P and D share, with its instance."""
+    parameter_pod: str = ""
+    """P pod that gave it an error or no answer; then nothing is known of D."""
     completion_time: Moment | None = None
     """When it ended, as of observedTime. Later ones with the same state update nothing."""
     prompt_tokens: Count | None = None

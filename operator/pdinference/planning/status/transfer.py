@@ -99,7 +99,8 @@ def transfer(
     if facts.revision == inputs.target:
         numbers = numbers.model_copy(update={"path": path.name, "path_reason": path.reason})
     lasts = before in _OF_REQUESTS and facts.seconds < _WHOLE_S  # the operator or the router has restarted
-    if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts):
+    rests = found is None
+    if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts, rests=rests):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
 
@@ -107,9 +108,15 @@ def transfer(
 def _of_known_pods(inputs: StatusInputs) -> TransferFacts | None:
     """The facts without names of pods that there are not: what router pods report is untrusted."""
     facts = inputs.transfer
-    if facts is None or facts.canary.decode.partition("/")[0] in {pod.name for pod in inputs.pods}:
-        return facts
-    return replace(facts, canary=replace(facts.canary, decode=""))
+    if facts is None:
+        return None
+    names = {pod.name for pod in inputs.pods}
+
+    def known(engine: str) -> str:
+        return engine if engine.partition("/")[0] in names else ""
+
+    found = facts.canary
+    return replace(facts, canary=replace(found, decode=known(found.decode), parameter=known(found.parameter)))
 
 
 def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:
@@ -149,9 +156,10 @@ def _judge(canary: Canary, found: Rates | None, path: Path, before: str) -> str:
 def _at_rest(canary: Canary, before: str) -> str:
     """The reason while no request comes: what was found last, until a canary finds something else."""
     if canary.state is Verification.VERIFIED:
-        newer = canary.age is not None and canary.age < WINDOW_S
         # A canary is too small to measure a speed.
-        return before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not newer) else VERIFIED
+        return (
+            before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not canary.is_recent) else VERIFIED
+        )
     if before == SATURATED:
         return TRANSFERRING
     if before in {VERIFIED, WRONG_ANSWERS} and canary.state is not Verification.PENDING:
@@ -187,7 +195,7 @@ def _without_fault(canary: Canary, before: str) -> str:
 
 
 def _is_kept(
-    reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime, *, lasts: bool
+    reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime, *, lasts: bool, rests: bool
 ) -> bool:
     """Whether the written status stays, so that a load that varies a little causes no write.
 
@@ -198,12 +206,13 @@ def _is_kept(
         known: The written numbers.
         now: The time.
         lasts: Whether the window is too short to show that the fault has ended.
+        rests: Whether no request came in the window, so that nothing varies.
     """
     if _SEVERITY.index(reason) > _SEVERITY.index(before):
         return False
     if lasts and reason != before:
         return True
-    if _has_recovered(known, fresh.verification.state):
+    if _has_recovered(known, fresh.verification.state) or (rests and reason != before):
         return False
     if known.from_parameter_percent is None and fresh.from_parameter_percent is not None:
         return False

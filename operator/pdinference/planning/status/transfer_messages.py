@@ -10,6 +10,7 @@ from pdinference.api.names import Verification
 from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer import Path
 from pdinference.planning.transfer_speeds import TCP_TEXT
 
@@ -23,6 +24,7 @@ FAILING: Final = "Failing"
 WRONG_ANSWERS: Final = "WrongAnswers"
 
 
+_WITHIN: Final = f" in the last {WINDOW_S / 60:g} minutes with requests"
 _HELD: Final = (
     ". It is sent again. With transfer.verification: Required, a D pod that has passed none gets no requests "
     "while others have"
@@ -51,7 +53,9 @@ def _transferring(numbers: TransferStatus, _path: Path) -> str:
 
 
 def _verified(numbers: TransferStatus, _path: Path) -> str:
-    return f"A canary{_way(numbers)} got the answer of P alone{_compared(numbers)}."
+    ended = numbers.verification.completion_time
+    last = f" It ended at {ended:%Y-%m-%dT%H:%M:%SZ}, and later ones found no fault." if ended else ""
+    return f"A canary{_way(numbers)} got the answer of P alone{_compared(numbers)}.{last}"
 
 
 def _saturated(numbers: TransferStatus, path: Path) -> str:
@@ -77,17 +81,22 @@ def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
     found = (
         f"D computed the prompt of a canary{_way(numbers)}{_HELD}"
         if numbers.verification.state == Verification.COMPUTED_BY_DECODE
-        else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
+        else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself{_WITHIN}"
     )
     return f"{found}. Such requests take longer, and delay others on D. {_see('computed-by-decode')}"
 
 
 def _failing(numbers: TransferStatus, _path: Path) -> str:
+    if pod := numbers.verification.parameter_pod:
+        return (
+            f"P pod {pod} gave a canary an error or no answer, so nothing is known of the transfer. It is sent again. "
+            f"Check whether P pod {pod} is overloaded, and its log. {_see('failing')}"
+        )
     found = (
         f"A canary{_way(numbers)} got an error or no answer{_HELD}"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
-        "expired: P released the KV cache before D had read it"
+        "expired{_WITHIN}: P released the KV cache before D had read it"
     )
     return f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
 
@@ -95,7 +104,8 @@ def _failing(numbers: TransferStatus, _path: Path) -> str:
 def _wrong_answers(numbers: TransferStatus, _path: Path) -> str:
     return (
         f"A canary{_way(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
-        f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}"
+        f"KV cache arrives wrong, or P and D load different weights. Make options and weights of P and D equal, or use "
+        f"another connector or version of vLLM. {_see('wrong-answers')}"
     )
 
 

@@ -24,6 +24,7 @@ def transfer_numbers(
             state=facts.canary.state,
             revision=facts.canary.revision,
             decode_pod=facts.canary.decode,
+            parameter_pod=facts.canary.parameter,
             completion_time=_ago(facts.canary.age, now),
             prompt_tokens=_whole(facts.canary.tokens),
             distance=figures(facts.canary.distance),
@@ -58,8 +59,8 @@ def has_moved(fresh: TransferStatus, known: TransferStatus) -> bool:
     return any(far(getattr(known, name), getattr(fresh, name)) for name, far in _DISTANCES.items())
 
 
-def _found(verification: VerificationStatus) -> tuple[str, str]:
-    return verification.state, verification.decode_pod
+def _found(verification: VerificationStatus) -> tuple[str, str, str]:
+    return verification.state, verification.decode_pod, verification.parameter_pod
 
 
 def _far_in_points(old: float | None, new: float | None) -> bool:
