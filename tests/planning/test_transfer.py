@@ -129,6 +129,13 @@ def test_each_reason(found: TransferFacts, path: Path, expected: tuple[str, str]
     assert judged(found, path=path) == expected
 
 
+def test_shares_of_requests_say_of_which_minutes_they_are() -> None:
+    lost = of(after(facts(replace(LIGHT, expired=20)))).message
+    assert "expired in the last 5 minutes with requests: P released" in lost
+    by_decode = of(after(facts(replace(LIGHT, decode_tokens=500_000)))).message
+    assert "prompt tokens itself in the last 5 minutes with requests. Such requests" in by_decode
+
+
 def test_the_numbers_of_a_path_that_is_full() -> None:
     numbers = after(facts(FULL)).transfer
     assert numbers is not None

@@ -96,7 +96,7 @@ def _failing(numbers: TransferStatus, _path: Path) -> str:
         f"A canary{_way(numbers)} got an error or no answer{_HELD}"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
-        "expired{_WITHIN}: P released the KV cache before D had read it"
+        f"expired{_WITHIN}: P released the KV cache before D had read it"
     )
     return f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
 
