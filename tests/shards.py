@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from tests import ports
+
 COUNT = 4
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
@@ -70,7 +72,7 @@ class Shard:
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pytest", *(str(FOLDER / file) for file in self.files)),
             *(f"--junitxml={self.report}", f"-o=cache_dir=.pytest_cache/{self.number}", *self.arguments),
-            env=os.environ | {"PDINFERENCE_CLUSTER": f"{_cluster()}-{self.number}", "PYTHONUNBUFFERED": "1"},
+            env=os.environ | self._variables(),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=_LONGEST_LINE,
@@ -84,6 +86,13 @@ class Shard:
         code = await self._process.wait()
         self._say(f"ended with {code} after {time.monotonic() - begin:.0f} s")
         return code
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "PDINFERENCE_CLUSTER": f"{_cluster()}-{self.number}",
+            ports.SLICE: str(self.number),
+            "PYTHONUNBUFFERED": "1",
+        }
 
     def interrupt(self) -> None:
         """Let it take down its clusters and end."""

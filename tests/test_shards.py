@@ -1,9 +1,11 @@
 """The distribution of integration tests to processes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.shards import FOLDER, recorded, split, status
+from tests import ports
+from tests.shards import COUNT, FOLDER, recorded, split, status
 
 FILES = [path.name for path in FOLDER.glob("test_*.py")]
 
@@ -28,3 +30,14 @@ def test_files_without_a_record_count_as_average_ones() -> None:
 
 def test_one_failure_fails_all_and_an_empty_shard_fails_none() -> None:
     assert [status(codes) for codes in ((0, 0), (0, 5), (5, 5), (5, 1), (0, -2))] == [0, 0, 5, 1, -2]
+
+
+def test_no_two_shards_and_no_other_test_choose_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    for number in range(COUNT + 1):  # 0: a process that is no shard
+        monkeypatch.setenv(ports.SLICE, str(number))
+        chosen.append({ports.free_port() for _ in range(20)})
+        assert chosen[-1] <= {*ports.slice_of(number)}
+        assert len(chosen[-1]) == 20, "nothing has bound the ports yet"
+    slices = [{*ports.slice_of(number)} for number in range(COUNT + 1)]
+    assert len(set.union(*slices)) == sum(map(len, slices))
