@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from statistics import median
 
+from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
 from benchmarks.advise.verdicts import Pair, pairs
-
-_METRICS = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
 
 
 def main() -> None:
@@ -19,13 +17,13 @@ def main() -> None:
 
 
 def _print_times(predictions: dict[Load, Times]) -> None:
-    print(f"| load | req/s | | {' | '.join(_METRICS)} |")
-    print("| --- | ---: | --- " + "| --- " * len(_METRICS) + "|")
-    errors = {kind: {name: list[float]() for name in _METRICS} for kind in ("predicted", "fitted", "saturated")}
+    print(f"| load | req/s | | {' | '.join(METRICS)} |")
+    print("| --- | ---: | --- " + "| --- " * len(METRICS) + "|")
+    errors = {kind: {name: list[float]() for name in METRICS} for kind in ("predicted", "fitted", "saturated")}
     for load, times in predictions.items():
         kind = "saturated" if load.saturated else "fitted" if load.fitted else "predicted"
         cells = []
-        for name, found, real in zip(_METRICS, times.flat, _measured(load), strict=True):
+        for name, found, real in zip(METRICS, times.flat, load.flat, strict=True):
             if real is None:
                 cells.append("")
                 continue
@@ -33,9 +31,7 @@ def _print_times(predictions: dict[Load, Times]) -> None:
             errors[kind][name].append(abs(error))
             cells.append(f"{found:,.4g} / {real:,.4g} ({error:+.0%})")
         print(f"| {_shape(load)} | {load.rate:g} | {load.way}, {kind} | {' | '.join(cells)} |")
-    print(f"\n| median / largest error | {' | '.join(_METRICS)} |\n| --- " + "| --- " * len(_METRICS) + "|")
-    for kind, of in errors.items():
-        print(f"| {kind} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in of.values())} |")
+    print("", *error_lines({kind: of.values() for kind, of in errors.items()}), sep="\n")
 
 
 def _print_verdicts(every: Iterable[Pair]) -> None:
@@ -65,10 +61,6 @@ def _shape(load: Load) -> str:
     shares = [f"{count} x " if len(lengths) > 1 else "" for count in lengths.values()]
     mix = [f"{share}{prompt:,} / {answer:,}" for share, (prompt, answer) in zip(shares, lengths, strict=True)]
     return ", ".join((" and ".join(mix), *(note for note, holds in notes.items() if holds)))
-
-
-def _measured(load: Load) -> tuple[float | None, ...]:
-    return (*load.ttft, *load.tpot, load.gap, load.whole)
 
 
 if __name__ == "__main__":

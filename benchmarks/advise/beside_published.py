@@ -4,15 +4,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
-from statistics import median
 from typing import Final
 
+from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.predicted import Times
 from benchmarks.advise.published import LOADS, Load
 from benchmarks.advise.published_predicted import built_of, layout_of, predicted
 from pdinference.advise.verdict import quicker
 
-METRICS: Final = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
 _SHORT: Final = {
     "NVIDIA-H100-80GB-HBM3": "H100",
     "NVIDIA-H800": "H800",
@@ -29,7 +28,8 @@ def main() -> None:
 def lines() -> Iterator[str]:
     """The lines of the tables: times, errors, verdicts."""
     found = predictions()
-    for table in (_times(found), _errors(), _verdicts(found)):
+    errors = {kind: columns.values() for kind, columns in errors_by_kind().items()}
+    for table in (_times(found), error_lines(errors), _verdicts(found)):
         yield from table
         yield ""
 
@@ -60,14 +60,6 @@ def _times(found: Mapping[Load, Times]) -> Iterator[str]:
         )
         what = f"{load.model.partition('/')[2]}, {_SHORT[load.product]}"
         yield f"| {load.source.name} | {what} | {layout_of(load).title} | {_load(load)} | {' | '.join(cells)} |"
-
-
-def _errors() -> Iterator[str]:
-    yield f"| median / largest error | {' | '.join(METRICS)} |"
-    yield "| --- " + "| --- " * len(METRICS) + "|"
-    for kind, errors in errors_by_kind().items():
-        cells = (f"{median(some):.0%} / {max(some):.0%}" if some else "" for some in errors.values())
-        yield f"| {kind} | {' | '.join(cells)} |"
 
 
 def _verdicts(found: Mapping[Load, Times]) -> Iterator[str]:

@@ -62,6 +62,11 @@ class Load:
     gpus: int = 2
     vllm: str = "0.26.0"
 
+    @property
+    def flat(self) -> tuple[float | None, ...]:
+        """TTFT p50 and p99, TPOT p50 and p99, gap p99, whole p50."""
+        return (*self.ttft, *self.tpot, self.gap, self.whole)
+
 
 FIRST: Final = (
     Load("co-located", 8000, 150, 3, 4, 33, (217, 399), (6.8, 11.0), 27.5, 1248, fitted=True),

@@ -5,27 +5,21 @@ those of `benchmarks.advise` that the built-in calibration was not fitted to. `p
 benchmarks.advise.own_calibration` prints the median and the largest errors, which docs/calibrate.md has.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
-from statistics import median
 
+from benchmarks.advise.errors import error_lines
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import arrangement_of, predicted_by
-from benchmarks.advise.shapes import METRICS, own
+from benchmarks.advise.shapes import own
 from pdinference.simulation.arrangement import Arrangement
 
 
 def main() -> None:
     """A table in Markdown."""
     loads = [load for load in LOADS if _counts(load)]
-    print(
-        f"| {len(loads)} loads: median / largest error | {' | '.join(METRICS)} |\n| --- "
-        + "| --- " * len(METRICS)
-        + "|"
-    )
-    for name, calibrated in (("built in", False), ("own", True)):
-        columns = zip(*(_errors(load, calibrated=calibrated) for load in loads), strict=True)
-        errors = [[error for error in column if error is not None] for column in columns]
-        print(f"| {name} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in errors)} |")
+    errors = {"built in": _columns(loads, calibrated=False), "own": _columns(loads, calibrated=True)}
+    print(*error_lines(errors, f"{len(loads)} loads: "), sep="\n")
 
 
 def _counts(load: Load) -> bool:
@@ -34,11 +28,15 @@ def _counts(load: Load) -> bool:
     return kind and not load.fitted and not load.saturated
 
 
+def _columns(loads: Iterable[Load], *, calibrated: bool) -> list[list[float]]:
+    columns = zip(*(_errors(load, calibrated=calibrated) for load in loads), strict=True)
+    return [[error for error in column if error is not None] for column in columns]
+
+
 def _errors(load: Load, *, calibrated: bool) -> list[float | None]:
     arrangement = arrangement_of(load)
     found = predicted_by(_calibrated(arrangement) if calibrated else arrangement, load).flat
-    real = (*load.ttft, *load.tpot, load.gap, load.whole)
-    return [None if each is None else abs(mine / each - 1) for mine, each in zip(found, real, strict=True)]
+    return [None if real is None else abs(mine / real - 1) for mine, real in zip(found, load.flat, strict=True)]
 
 
 def _calibrated(arrangement: Arrangement) -> Arrangement:

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
+from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
 from benchmarks.on_gpu.loads import Load
 from pdinference.performance.calibration import calibration_of
@@ -34,7 +34,6 @@ _PRODUCT: Final = "NVIDIA-H200"
 _KV_TOKENS: Final = {"qwen-14b": 541_840, "qwen-30b-a3b": 744_672}
 """What vLLM said."""
 _BLOCK: Final = 16
-METRICS: Final = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
 _MEMBERS: Final = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("gap", "p99"), ("whole", "p50"))
 
 
@@ -105,10 +104,11 @@ def main() -> None:
         columns = zip(row.predicted, row.measured, row.errors, strict=True)
         cells = [f"{value:,.4g} / {real:,.4g} ({error:+.0%})" for value, real, error in columns]
         print(f"| {row.shape} | {row.load} | {row.calibration} | {' | '.join(cells)} |")
-    print(f"\n| median / largest error | {' | '.join(METRICS)} |\n| --- " + "| --- " * len(METRICS) + "|")
-    for kind in dict.fromkeys((row.shape, row.calibration) for row in found):
-        errors = errors_of(row for row in found if (row.shape, row.calibration) == kind)
-        print(f"| {', '.join(kind)} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in errors)} |")
+    kinds = dict.fromkeys((row.shape, row.calibration) for row in found)
+    errors = {
+        ", ".join(kind): errors_of(row for row in found if (row.shape, row.calibration) == kind) for kind in kinds
+    }
+    print("", *error_lines(errors), sep="\n")
 
 
 def _lines(name: str) -> list[str]:

@@ -4,9 +4,10 @@ from statistics import median
 
 import pytest
 
+from benchmarks.advise.errors import METRICS
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
-from benchmarks.advise.shapes import METRICS, Row, built_in, errors_of, measurement, rows
+from benchmarks.advise.shapes import Row, built_in, errors_of, measurement, rows
 from pdinference.performance.calibration import Source
 from pdinference.performance.errors import ERRORS, band_of
 

@@ -5,7 +5,8 @@ from statistics import median
 
 import pytest
 
-from benchmarks.advise.beside_published import METRICS, errors_by_kind, lines
+from benchmarks.advise.beside_published import errors_by_kind, lines
+from benchmarks.advise.errors import METRICS
 from benchmarks.advise.published import LOADS, Load
 from benchmarks.advise.published_predicted import built_of
 from pdinference.performance.calibration import Source
