@@ -22,8 +22,7 @@ Location = tuple[int | str, ...]
 
 _OTHER_WORDS: Final = {
     "prefill": "The role that does prefill is spec.parameter.",
-    "gpu": "Use parallelism.tensor of the role: each rank gets one GPU.",
-    "gpus": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    **dict.fromkeys(("gpu", "gpus", "count"), "Use parallelism.tensor of the role: each rank gets one GPU."),
     "tensorparallelism": "Use parallelism.tensor of the role.",
     "uri": "Use spec.model.source: hf://owner/name is huggingFace: {repository: owner/name}, and pvc://claim/folder is "
     "persistentVolumeClaim: {claimName: claim, path: folder}.",
@@ -31,19 +30,17 @@ _OTHER_WORDS: Final = {
     "modelid": "Use spec.model.source.huggingFace.repository.",
     "s3": "A bucket is no source: copy the model to a volume, and use persistentVolumeClaim.",
     "token": "A token is in a Secret: use tokenSecret: {name: NAME, key: KEY}.",
-    "template": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
-    "containers": "Use podTemplate of spec.parameter, spec.decode or spec.router.",
-    "count": "Use parallelism.tensor of the role: each rank gets one GPU.",
+    **dict.fromkeys(("template", "containers"), "Use podTemplate of spec.parameter, spec.decode or spec.router."),
     "nodeselector": "Use placement.nodeSelector of the role.",
     "affinity": "Use placement.nodeAffinity of the role, or spec.colocation. Any other affinity goes into podTemplate.",
     "command": "The operator writes the command. Use args, of spec.engine or of the role.",
-    "volumes": "Use podTemplate of the role.",
-    "volumemounts": "Use podTemplate of the role.",
-    "initcontainers": "Use podTemplate of the role.",
-    "imagepullsecrets": "Use podTemplate of the role.",
-    "livenessprobe": "Use podTemplate of the role.",
-    "readinessprobe": "Use podTemplate of the role.",
-    "securitycontext": "Use podTemplate of the role.",
+    **dict.fromkeys(
+        (
+            *("volumes", "volumemounts", "initcontainers", "imagepullsecrets"),
+            *("livenessprobe", "readinessprobe", "securitycontext"),
+        ),
+        "Use podTemplate of the role.",
+    ),
     "ingress": "Use spec.router.service for a load balancer, or spec.router.route for a Gateway.",
 }
 """Fields of other systems (KServe, llm-d, pods) in lower case without separators, and what to use here."""

@@ -157,9 +157,8 @@ def _at_rest(canary: Canary, before: str) -> str:
     """The reason while no request comes: what was found last, until a canary finds something else."""
     if canary.state is Verification.VERIFIED:
         # A canary is too small to measure a speed.
-        return (
-            before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not canary.is_recent) else VERIFIED
-        )
+        lasts = before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not canary.is_recent)
+        return before if lasts else VERIFIED
     if before == SATURATED:
         return TRANSFERRING
     if before in {VERIFIED, WRONG_ANSWERS} and canary.state is not Verification.PENDING:
