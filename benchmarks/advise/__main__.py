@@ -50,6 +50,7 @@ def _print_verdicts(every: Iterable[Pair]) -> None:
 def _shape(load: Load) -> str:
     notes = {
         "FP8": load.fp8,
+        "FP8 weights": load.weights8,
         "TP 2": load.tensor > 1,
         "H100": "H100" in load.product,
         "P answers": load.answers,

@@ -28,6 +28,7 @@ class Load:
             D's API server had, by its CPU time, in three of them (`benchmarks.advise.full_api_servers`).
         fitted: Whether the calibration was fitted to it.
         fp8: Whether the KV cache was in FP8.
+        weights8: Whether the weights were in FP8, with activations quantised in each step (`--quantization=fp8`).
         tensor: Tensor parallelism: of one co-located engine, if 2.
         seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
         product: The GPUs.
@@ -52,6 +53,7 @@ class Load:
     saturated: bool = False
     fitted: bool = False
     fp8: bool = False
+    weights8: bool = False
     tensor: int = 1
     seed: int | None = None
     product: str = "NVIDIA-H200"
@@ -193,5 +195,29 @@ SEVENTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448, gpus=1, vllm="0.
 `benchmarks/on_gpu/measured/vllm-0.33.loads` has the whole results, and those of P and D on one GPU, which are none of
 an arrangement that is simulated."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH)
+_EIGHTH: Final = (
+    Load("NVLink", 1000, 250, 20, 4, 21, (89, 168), (6.18, 6.70), 8.7, 1632),
+    Load("co-located", 1000, 250, 20, 4, 21, (41, 84), (7.10, 7.98), 27.7, 1815),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (608, 1962), (5.67, 5.92), 12.4, 1446),
+    Load("co-located", 8000, 150, 4.5, 4, 32, (220, 502), (9.42, 21.06), 187.0, 1638),
+    Load("NVLink", 500, 1500, 10, 22, 40, (96, 132), (7.92, 8.34), 14.7, 11961, answers=True, prefill_tokens=512),
+    Load("co-located", 500, 1500, 10, 22, 40, (42, 74), (8.25, 8.52), 25.7, 12413),
+    Load("NVLink", 8000, 150, 3, 4, 33, (310, 814), (5.34, 5.59), 10.2, 1119, prefill_tokens=512),
+    Load("co-located", 8000, 150, 3, 4, 33, (215, 399), (6.68, 9.58), 20.5, 1219),
+)
+_WEIGHTS8: Final = (
+    Load("NVLink", 1000, 250, 20, 4, 21, (98, 144), (5.06, 5.20), 8.8, 1355),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (248, 854), (4.15, 4.92), 11.0, 855),
+    Load("NVLink", 500, 1500, 10, 22, 40, (88, 139), (6.12, 6.81), 17.7, 9258, answers=True, prefill_tokens=512),
+    Load("NVLink", 8000, 150, 3, 4, 33, (295, 574), (3.84, 4.26), 9.4, 861, prefill_tokens=512),
+)
+EIGHTH: Final = tuple(
+    replace(load, seed=1, kv_tokens=360_448, vllm="0.33.0")
+    for load in (*_EIGHTH, *(replace(load, weights8=True) for load in _WEIGHTS8))
+)
+"""2026-11-26, two H200s, torch 2.14.0, our router, P and D in one pod. The KV cache of P was smaller, and never full.
+
+`benchmarks/on_gpu/measured/two-gpus-0.33.loads` and `two-gpus-0.33-w8.loads` have the whole results."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH)
 LOADS: Final = tuple(load for series in SERIES for load in series)

@@ -10,6 +10,7 @@ from benchmarks.advise.measured import Load
 from benchmarks.llama import engine_kind
 from benchmarks.on_gpu import loads as on_gpu
 from pdinference.performance.transfer import NVLINK, TCP
+from pdinference.planning.memory.model.quantization import stated_quantization
 from pdinference.planning.memory.settings import Settings
 from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference.simulation.arrivals import Arrival
@@ -98,7 +99,10 @@ def arrangement_of(load: Load) -> Arrangement:
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:
     kv_bytes = 1 if load.fp8 else 2
-    settings = replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor)
+    quantization = stated_quantization("fp8") if load.weights8 else None
+    settings = replace(
+        SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor, quantization=quantization
+    )
     return engine_kind(settings, load.kv_tokens, load.product)
 
 

@@ -61,4 +61,4 @@ def pairs(predictions: Mapping[Load, Times]) -> Iterator[Pair]:
 
 
 def _load(load: Load) -> tuple[object, ...]:
-    return load.prompt, load.answer, load.others, load.rate, load.fp8, load.tensor
+    return load.prompt, load.answer, load.others, load.rate, load.fp8, load.weights8, load.tensor

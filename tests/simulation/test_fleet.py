@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.advise.measured import FIFTH, FOURTH, LOADS, SEVENTH, SIXTH, THIRD, Load
+from benchmarks.advise.measured import EIGHTH, FIFTH, FOURTH, LOADS, SEVENTH, SIXTH, THIRD, Load
 from benchmarks.advise.predicted import predicted
 from benchmarks.advise.saturation import OVERLOADS, Overload
 from benchmarks.advise.saturation import predicted as predicted_rate
@@ -181,14 +181,14 @@ def test_loads_that_nothing_was_fitted_to_are_predicted_in_the_median() -> None:
 
 @pytest.mark.parametrize(
     "load",
-    [load for load in FOURTH if not load.fp8],
-    ids=lambda load: f"{load.way}-{load.prompt}{'-p-answers' if load.answers else ''}",
+    [load for load in FOURTH if not load.saturated and not (load.fp8 and load.way == "co-located")],
+    ids=lambda load: f"{load.way}-{load.prompt}{'-p-answers' * load.answers}{'-fp8' * load.fp8}",
 )
 def test_loads_of_an_h100_are_predicted_with_the_shares_of_the_h200(load: Load) -> None:
     times = predicted(load)
-    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
-    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
-    assert times.whole == pytest.approx(load.whole, rel=0.05)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.2)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.06)
+    assert times.whole == pytest.approx(load.whole, rel=0.06)
 
 
 @pytest.mark.parametrize("load", FIFTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.rate:g}")
@@ -201,20 +201,31 @@ def test_loads_of_gpus_with_no_other_vllm_are_predicted(load: Load) -> None:
 
 
 @pytest.mark.parametrize("load", SIXTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.prefill_tokens}")
-def test_loads_with_short_steps_on_p_are_predicted_less_exactly(load: Load) -> None:
-    """Why is open (docs/advise.md). The queue of a busy P makes more of it."""
-    times, short = predicted(load), load.prefill_tokens == 512
-    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.45 if short else 0.3)
-    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.08 if short else 0.05)
-    assert times.whole == pytest.approx(load.whole, rel=0.1 if short else 0.05)
+def test_loads_with_short_steps_on_p_are_predicted(load: Load) -> None:
+    """The first token of two co-located vLLMs took 54 ms at the median here, and 40 on other hosts."""
+    times = predicted(load)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.32 if load.way == "co-located" else 0.15)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
+    assert times.whole == pytest.approx(load.whole, rel=0.05)
 
 
 @pytest.mark.parametrize("load", SEVENTH, ids=lambda load: f"{load.prompt}")
 def test_loads_of_a_later_vllm_on_one_gpu_are_predicted(load: Load) -> None:
     times = predicted(load)
-    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.1)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.03)
     assert times.whole == pytest.approx(load.whole, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "load", EIGHTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.rate:g}{'-weights8' * load.weights8}"
+)
+def test_loads_of_a_later_vllm_on_two_gpus_are_predicted(load: Load) -> None:
+    """With weights in FP8, first tokens come later than predicted (docs/advise.md)."""
+    times = predicted(load)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.35 if load.weights8 else 0.2)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.12 if load.weights8 else 0.08)
+    assert times.whole == pytest.approx(load.whole, rel=0.14 if load.weights8 else 0.08)
 
 
 @pytest.mark.parametrize("overload", OVERLOADS, ids=lambda each: f"{each.way}-{each.load}")

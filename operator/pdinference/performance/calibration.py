@@ -23,7 +23,9 @@ class Calibration:
     Attributes:
         product: Value of the node label.
         compute: Share of the peak of matrix products in steps with prompt tokens.
-        decode_compute: The same in steps without. What prefill loses between its products is in `layer` there.
+        compute8: The same with weights in FP8, of the peak in FP8. Activations are quantised in each step.
+        decode_compute: The share in steps without, whatever the weights. What prefill loses between its products is in
+            `layer` there.
         attention: Share of the same peak that attention of prompts reaches.
         weights: Share of the memory's bandwidth while weights are read.
         kv: Share of it while KV cache is read.
@@ -31,6 +33,9 @@ class Calibration:
         step: Seconds of a step beside its layers.
         layer: Seconds of a layer beside its products: kernels start one after the other.
         prefill_layer: The same in a step with prompt tokens.
+        layer8: What each of both takes longer with weights in FP8.
+        start: Seconds that a step with prompt tokens takes longer if the engine was idle before: nothing of it was
+            prepared during an earlier step.
         request: Seconds of a step for each running request.
         join: Seconds that the first step of a request takes longer whose KV cache was pulled.
         after_prefill: Seconds that a step takes longer after one with prompt tokens, if it has none itself.
@@ -44,6 +49,7 @@ class Calibration:
 
     product: str
     compute: float
+    compute8: float
     decode_compute: float
     attention: float
     weights: float
@@ -52,6 +58,8 @@ class Calibration:
     step: float
     layer: float
     prefill_layer: float
+    layer8: float
+    start: float
     request: float
     join: float
     after_prefill: float
@@ -65,14 +73,17 @@ class Calibration:
 H200: Final = Calibration(
     product="NVIDIA-H200",
     compute=0.64,
+    compute8=0.567,
     decode_compute=0.8,
     attention=0.64,
     weights=0.90,
     kv=0.9,
-    kv8=0.5,
+    kv8=0.598,
     step=0.0002,
     layer=0.0000315,
-    prefill_layer=0.000116,
+    prefill_layer=0.0000665,
+    layer8=0.0000085,
+    start=0.0016,
     request=0.00001,
     join=0.00107,
     after_prefill=0.0065,
@@ -83,7 +94,9 @@ H200: Final = Calibration(
 )
 """Fitted to ten of the measured loads (benchmarks/advise); the others are predicted with it.
 
-vLLM 0.26.0, Llama-3.1-8B's shape in bf16, two H200s, 2026-11-21 and 2026-11-23.
+vLLM 0.26.0, Llama-3.1-8B's shape in bf16, two H200s, 2026-11-21 and 2026-11-23. `compute8`, `kv8`, `prefill_layer`,
+`layer8` and `start` are from steps that `pdinference calibrate` measured with 0.33.0, 2026-11-26, and from no load
+(benchmarks/advise/step_constants.py).
 """
 
 

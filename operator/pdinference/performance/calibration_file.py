@@ -27,6 +27,7 @@ class Parameters(Strict):
     """The members of `Calibration` that are numbers."""
 
     compute: _Share
+    compute8: _Share
     decode_compute: _Share
     attention: _Share
     weights: _Share
@@ -35,6 +36,8 @@ class Parameters(Strict):
     step: _Seconds
     layer: _Seconds
     prefill_layer: _Seconds
+    layer8: _Seconds
+    start: _Seconds
     request: _Seconds
     join: _Seconds
     after_prefill: _Seconds

@@ -29,8 +29,8 @@ _NOISE: Final = 0.03
 """Relative error of a measured time."""
 _PRIOR: Final = 1.5
 """Standard deviation of the logarithm of a parameter that nothing is known of."""
-_SHARES: Final = ("compute", "decode_compute", "attention", "weights")
-_SECONDS: Final = ("step", "layer", "prefill_layer", "request", "after_prefill", "shortest_step", "launch")
+_SHARES: Final = ("decode_compute", "attention", "weights")
+_SECONDS: Final = ("step", "layer", "prefill_layer", "start", "request", "after_prefill", "shortest_step", "launch")
 _SHARE_BOUNDS: Final = (1e-6, 1.0)
 _SECOND_BOUNDS: Final = (1e-9, 10.0)
 _FEWEST: Final = 8
@@ -107,7 +107,8 @@ def fit(
     used, held_out = split(points)
     _require(used)
     base = replace(H200, product=product, source=Source.MEASURED)
-    names = (*_SHARES, "kv8" if work.kv8 else "kv", *_SECONDS)
+    of_precision = "compute8" if work.low_precision else "compute", "kv8" if work.kv8 else "kv"
+    names = (*of_precision, *_SHARES, *_SECONDS)
 
     def calibration_at(at: Vector) -> Calibration:
         return replace(base, **{n: getattr(base, n) * math.exp(x) for n, x in zip(names, at, strict=True)})

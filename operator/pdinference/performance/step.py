@@ -61,6 +61,15 @@ class StepModel:
         return self.device.flops8 if self.work.low_precision else self.device.flops
 
     @cached_property
+    def _compute(self) -> float:
+        return self.calibration.compute8 if self.work.low_precision else self.calibration.compute
+
+    @cached_property
+    def _quantise(self) -> float:
+        """Seconds of a step for quantising the activations of all layers."""
+        return self.work.layers * self.calibration.layer8 if self.work.low_precision else 0.0
+
+    @cached_property
     def _weights_rate(self) -> float:
         return self.device.bandwidth * self.calibration.weights
 
@@ -113,7 +122,7 @@ class StepModel:
         """Seconds of a step with a token of each running request, without reading their KV cache."""
         of = self.calibration
         return (
-            of.step + self._layers + running * self._each
+            of.step + self._layers + self._quantise + running * self._each
             + self._products(running, running, of.decode_compute) + self._reduce(running)
         )  # fmt: skip
 
@@ -122,7 +131,15 @@ class StepModel:
         return self.work.layers * self.calibration.layer * (_LAYER_OF_EXPERTS if self.work.experts else 1)
 
     def prefill(
-        self, tokens: int, pairs: float, running: int, finished: int, *, kv: float = 0.0, ahead: float = 0.0
+        self,
+        tokens: int,
+        pairs: float,
+        running: int,
+        finished: int,
+        *,
+        kv: float = 0.0,
+        ahead: float = 0.0,
+        idle: bool = False,
     ) -> float:
         """Seconds of a step with prompt tokens.
 
@@ -133,6 +150,7 @@ class StepModel:
             finished: Prompts that end in the step.
             kv: Seconds of reading the KV cache of the running requests.
             ahead: Seconds before the step at which a CPU has begun to start its kernels: during the step before it.
+            idle: Whether there was no step before it.
         """
         of, work = self.calibration, self.work
         every = tokens + running
@@ -140,10 +158,10 @@ class StepModel:
             self.device.flops * of.attention
         )
         seconds = (
-            of.step + work.layers * of.prefill_layer + running * self._each + kv
-            + self._products(every, running + finished, of.compute) + attention + self._reduce(every)
+            of.step + work.layers * of.prefill_layer + self._quantise + running * self._each + kv
+            + self._products(every, running + finished, self._compute) + attention + self._reduce(every)
         )  # fmt: skip
-        return max(seconds, self.launch(every) - ahead)
+        return max(seconds, self.launch(every) - ahead) + (of.start if idle else 0.0)
 
     def launch(self, tokens: int) -> float:
         """Seconds in which a CPU starts the kernels of a step with so many tokens."""
@@ -171,7 +189,7 @@ class StepModel:
         while done < tokens:
             part = min(step_tokens, tokens - done)
             last = int(done + part >= tokens)
-            step = self.prefill(round(part), part * (done + part / 2), 0, last)
+            step = self.prefill(round(part), part * (done + part / 2), 0, last, idle=not done)
             seconds += max(step, self.calibration.shortest_step)
             done += part
         return seconds

@@ -361,7 +361,9 @@ class Engine:
 
     def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
         running, kv, ahead = len(self._running), self._kv_seconds(self.steps), self._ahead()
-        seconds = self._steps.prefill(tokens, pairs, running, len(ended), kv=kv, ahead=ahead)
+        seconds = self._steps.prefill(
+            tokens, pairs, running, len(ended), kv=kv, ahead=ahead, idle=self._before == -math.inf
+        )
         self._launched = self._clock.now - ahead + self._steps.launch(tokens + running)
         seconds = max(seconds, self._least)
         self.busy += seconds

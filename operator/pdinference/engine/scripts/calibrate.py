@@ -28,7 +28,8 @@ KIND = "pdinference.io/measurement-v1"
 PROMPTS = (128, 256, 512, 1024, 2048, 3072, 4096, 8192, 12288, 16384)
 CONTEXTS = (500, 2000, 8000)
 RUNNING = (128, 64, 32, 16, 8, 4, 1)
-JOINING = (250, 1000, 4000)
+JOINING = (250, 440, 1000, 4000)
+BESIDE = (64, 16, 1)
 STREAMS = (256, 192, 160, 128, 96, 64, 32)
 ANSWERS = (8, 64)
 _QUICK_REPEATS, _REPEATS = 3, 5
@@ -319,7 +320,7 @@ class Measuring:
         """A prompt that joins running requests: the step that computes it, and the one after that."""
         context = self._contexts()[0]
         lengths = [each for each in JOINING if each < min(self._step_tokens, self._server.longest) - 64]
-        for number in (each for each in (16, 1) if each <= self._fit(context)):
+        for number in (each for each in BESIDE if each <= self._fit(context)):
             async with self.held(number, context, self._server.longest - context - 1) as held:
                 alone = await self._window_of(number)
                 for length in lengths or [self._step_tokens // 2]:
