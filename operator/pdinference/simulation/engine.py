@@ -107,6 +107,7 @@ class Engine:
         finished: Requests that have ended.
         most_kv: Most KV tokens that were in use at the beginning of a step.
         preemptions: How often a request lost its KV cache.
+        prefill_seconds: Seconds from the first step of a prompt to its end, of requests whose KV cache is kept.
     """
 
     _clock: Clock
@@ -120,6 +121,7 @@ class Engine:
     finished: int = 0
     most_kv: float = 0.0
     preemptions: int = 0
+    prefill_seconds: float = 0.0
     _begun: int = 0  # tokens that a prompt gave
     _decoded: int = 0  # tokens that came after another one
     _token_seconds: float = 0.0
@@ -480,7 +482,9 @@ class Engine:
     def _join(self, job: Job) -> None:
         """Begin to decode, or end."""
         if job.left <= 0:
-            if not job.kept:
+            if job.kept:
+                self.prefill_seconds += self._clock.now - job.scheduled
+            else:
                 self._reserved -= job.context
             self.finished += 1
             job.done(self._clock.now)
