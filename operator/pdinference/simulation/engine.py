@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -94,6 +94,18 @@ _Run = tuple[float, float, float, float, int, float]
 """
 
 
+class _ByRunning(dict[int, float]):
+    """Seconds by the number of running requests. CPython 3.11 is slower to call `functools.cache`."""
+
+    def __init__(self, seconds: Callable[[int], float]) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def __missing__(self, running: int) -> float:
+        seconds = self[running] = self._seconds(running)
+        return seconds
+
+
 @dataclass(eq=False, slots=True)  # without slots, CPython is slower from 31 attributes on
 class Engine:
     """An engine, with all tensor-parallel ranks.
@@ -107,6 +119,7 @@ class Engine:
         finished: Requests that have ended.
         most_kv: Most KV tokens that were in use at the beginning of a step.
         preemptions: How often a request lost its KV cache.
+        prefill_seconds: Seconds from the first step of a prompt to its end, of requests whose KV cache is kept.
     """
 
     _clock: Clock
@@ -120,6 +133,7 @@ class Engine:
     finished: int = 0
     most_kv: float = 0.0
     preemptions: int = 0
+    prefill_seconds: float = 0.0
     _begun: int = 0  # tokens that a prompt gave
     _decoded: int = 0  # tokens that came after another one
     _token_seconds: float = 0.0
@@ -139,15 +153,17 @@ class Engine:
     _before: float = -math.inf  # when the step before the next one began
     _launched: float = -math.inf  # when a CPU had started the kernels of the step before the next one
     _after_prefill: float = 0.0  # seconds that the next step takes longer
-    _without_kv: Callable[[int], float] = field(init=False)  # `StepModel.decode`, by the number of requests
+    _without_kv: _ByRunning = field(init=False)  # `StepModel.decode`, by the number of requests
     _least: float = field(init=False)  # seconds of the shortest step
     # Copies, because CPython 3.11 is slow to read the cached properties of `StepModel`.
+    _half_block: float = field(init=False)
     _kv_token: float = field(init=False)
     _window_token: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._without_kv = cache(self._steps.decode)
+        self._without_kv = _ByRunning(self._steps.decode)
         self._least = self._steps.calibration.shortest_step
+        self._half_block = self.limits.block / 2
         self._kv_token, self._window_token = self._steps.kv_token, self._steps.window_token
 
     @property
@@ -177,7 +193,7 @@ class Engine:
 
     def kv_used(self) -> float:
         """KV tokens in use, with the unused part of each request's last block."""
-        return self._context + len(self._running) * (self.steps + self.limits.block / 2) + self._reserved
+        return self._context + len(self._running) * (self.steps + self._half_block) + self._reserved
 
     def read(self, seconds: float, reading: float) -> float:
         """Give a request to an API server, and return the seconds that it waits there for its turns.
@@ -348,7 +364,7 @@ class Engine:
 
     def _decode_seconds(self, after: int) -> float:
         """Seconds of a step without prompts that comes after so many others."""
-        seconds = self._without_kv(len(self._running)) + self._kv_seconds(after)
+        seconds = self._without_kv[len(self._running)] + self._kv_seconds(after)
         if seconds > self._least:
             return seconds
         return self._least
@@ -482,7 +498,9 @@ class Engine:
     def _join(self, job: Job) -> None:
         """Begin to decode, or end."""
         if job.left <= 0:
-            if not job.kept:
+            if job.kept:
+                self.prefill_seconds += self._clock.now - job.scheduled
+            else:
                 self._reserved -= job.context
             self.finished += 1
             job.done(self._clock.now)

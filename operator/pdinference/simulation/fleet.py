@@ -201,12 +201,11 @@ class Fleet:
             if split.answers:
                 pod.known.prompts.end()
             pod.kept += 1
-            pod.prefill_seconds += at - job.scheduled
             pod.end(request, request.arrival.prompt, 1, at)
             request.prefilled_at = at
             self._hand_over(request, pod, split)
 
-        job = self._send(pod, request, 1, _nothing, prefilled, kept=True)
+        self._send(pod, request, 1, _nothing, prefilled, kept=True)
 
     def _send(
         self,
@@ -217,12 +216,11 @@ class Fleet:
         done: Callable[[float], None],
         *,
         kept: bool = False,
-    ) -> Job:
+    ) -> None:
         """Send a request to a pod that computes its prompt."""
         cached = pod.cached(request.arrival)
         job = Job(request.arrival.prompt - cached, cached, answer, first, done, kept=kept)
         self._read(pod, request.arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
-        return job
 
     def _hand_over(self, request: Request, parameter: SimulatedPod, split: Split) -> None:
         prompt, serving = request.arrival.prompt, self._serving[Role.DECODE]

@@ -34,7 +34,6 @@ class SimulatedPod:
         kept: Prompts whose KV cache it keeps until D has pulled it.
         prompt_tokens: Prompt tokens of the requests that it has finished.
         answer_tokens: Their generated tokens.
-        prefill_seconds: Seconds from the first step of a prompt to its end, of P's requests.
     """
 
     known: Pod
@@ -48,7 +47,6 @@ class SimulatedPod:
     kept: int = 0
     prompt_tokens: int = 0
     answer_tokens: int = 0
-    prefill_seconds: float = 0.0
 
     def read(self, now: float, seconds: float) -> float:
         """When a request that comes now is read. The API server that is free first takes it, beside its tokens."""

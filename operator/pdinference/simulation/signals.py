@@ -89,7 +89,7 @@ def reading_of(pod: SimulatedPod) -> Reading:
         generation_tokens=progress.generated,
         prompt_lengths=Histogram((), pod.prompt_tokens, engine.finished),
         answer_lengths=Histogram((), pod.answer_tokens, engine.finished),
-        prefill=Histogram((), pod.prefill_seconds, engine.finished),
+        prefill=Histogram((), engine.prefill_seconds, engine.finished),
         first_token=None,
         inter_token=Histogram((), progress.token_seconds, progress.decoded),
     )
