@@ -28,6 +28,7 @@ OBJECTIVES_MET: Final = "ObjectivesMet"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
+CONTAINER_CONFIG: Final = "CreateContainerConfigError"
 NO_MODEL: Final = "NoUsableModel"
 UNSCHEDULABLE: Final = "Unschedulable"
 PODS_NOT_CREATED: Final = "PodsNotCreated"
@@ -79,6 +80,8 @@ POD_REASONS: Final = FINAL_REASONS | {
     "ContainerCannotRun",
     "StartError",
     "CrashLoopBackOff",
+    # A reason of the kubelet for a container that waits for a Secret or a ConfigMap.
+    CONTAINER_CONFIG,
 }
 """Reasons, known to the operator, for which a pod is not ready."""
 _ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
