@@ -61,6 +61,20 @@ def test_the_table_answers_the_three_questions(config: Path) -> None:
         assert words in result.output
 
 
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        ("80GiB", "the model fits, with room for 28."),
+        ("16GiB", "the model does not fit: one request of 16,384 tokens needs more memory than there is."),
+    ],
+)
+def test_a_plan_begins_with_whether_each_role_fits(config: Path, memory: str, says: str) -> None:
+    heading, of_p, of_d = plan("-f", LLAMA, "--model-config", config, "--memory", memory).output.splitlines()[:3]
+    assert heading == "default/llama-8b"
+    assert of_p.strip().startswith(f"P: {says}")
+    assert of_d.strip().startswith(f"D: {says}")
+
+
 def test_json_has_every_number_with_its_source(config: Path) -> None:
     result = plan("-f", LLAMA, "--model-config", config, "--memory", "80GiB", "-o", "json")
     roles = json.loads(result.output)["roles"]
