@@ -21,6 +21,7 @@ class Reason(NamedTuple):
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
 _DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
 _POD_TEMPLATE: Final = "[`podTemplate`](../resource.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
+_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling.md#metrics-source-specautoscalingsource)"
 _AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
 REASONS: Final = {
@@ -81,6 +82,18 @@ REASONS: Final = {
         "Correct the fields in the message, or [undo the edit](../operations.md#undo-an-edit).",
     ),
     "Met": Reason("Requests keep the objectives."),
+    "MetricsApiElsewhere": Reason(
+        "Another server, such as KEDA or prometheus-adapter, has the API group `external.metrics.k8s.io`.",
+        f"Set {_SOURCE}.",
+    ),
+    "MetricsApiMissing": Reason("No server has the API group `external.metrics.k8s.io`.", "Run `helm upgrade`."),
+    "MetricsApiOff": Reason(
+        "The operator serves no metrics.", f"Set the chart's value `metricsApi.enabled`, or {_SOURCE}."
+    ),
+    "MetricsApiUnavailable": Reason(
+        "The API server does not reach the operator for metrics.",
+        "Open port 8443 of the operator's pods to the control plane. A firewall is a frequent cause.",
+    ),
     "Missed": Reason("Requests miss an objective.", "[Runbook](../runbooks.md#objectives-missed)."),
     "ModelNotReady": Reason("The role's pods wait for the download of the model.", "Look at `ModelReady`."),
     "NameConflict": Reason(

@@ -90,6 +90,7 @@ _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
 _API_SERVER: Final = "the API server"
 _WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget", PAUSED})
+_METRICS_API: Final = frozenset({"MetricsApiElsewhere", "MetricsApiMissing", "MetricsApiOff", "MetricsApiUnavailable"})
 _STOPPED: Final = FINAL_REASONS | DEADLINE_REASONS | _CHILD | {DEADLINE_EXCEEDED, INVALID}
 
 
@@ -238,7 +239,7 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}) | _METRICS_API,
             "Unknown": frozenset({"Starting", INVALID, PAUSED}),
         },
         foreign="the HorizontalPodAutoscaler",
