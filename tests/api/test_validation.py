@@ -93,8 +93,10 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
         (
             {"model": {"source": {"huggingFace": "Qwen/Qwen3-32B"}}},
             "model.source.huggingFace",
-            'This must be of type object, not "Qwen/Qwen3-32B". Write huggingFace: {repository: OWNER/NAME}. Fields of '
-            "spec.model.source.huggingFace: repository, revision, tokenSecret.",
+            (
+                'This must be of type object, not "Qwen/Qwen3-32B". Write huggingFace: {repository: OWNER/NAME}. '
+                "Fields of spec.model.source.huggingFace: repository, revision, tokenSecret."
+            ),
         ),
         (
             {"decode": {"accelerator": {"products": "NVIDIA-L4"}}},

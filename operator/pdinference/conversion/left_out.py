@@ -45,6 +45,7 @@ REMOVED_SWITCHES = frozenset(
 """Options of earlier vLLM versions that take no value."""
 
 _OWN_REASONS = {
+    "distributed-executor-backend": _NO_RAY,
     "download-dir": "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node.",
     "config": "This file is not read here. Give its options on the command line, or write them into spec.engine.args.",
     "host": "Pods listen on every address, and a NetworkPolicy limits who reaches them.",
