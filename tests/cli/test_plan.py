@@ -221,6 +221,16 @@ def test_a_model_on_a_hub_says_what_to_supply(tmp_path: Path) -> None:
     assert "spec.model.architecture" in result.output
 
 
+def test_a_model_in_a_claim_can_be_read_by_a_job(tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/tiny-cpu.yaml").read_text(encoding="utf-8"))
+    document["spec"]["model"] = {"source": {"persistentVolumeClaim": {"claimName": "models"}}}
+    file = tmp_path / "claim.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    words = " ".join(plan("-f", file).output.split())
+    assert "config.json of the model in the claim models" in words
+    assert words.endswith("In a cluster, a Job reads it with spec.model.inspect: true.")
+
+
 def test_a_model_in_an_image_is_not_on_a_hub(tmp_path: Path) -> None:
     document = yaml.safe_load((REPOSITORY / "examples/tiny-cpu.yaml").read_text(encoding="utf-8"))
     del document["spec"]["model"]["architecture"]
