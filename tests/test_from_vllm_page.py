@@ -11,8 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from pdinference.checks.options import listed
+from pdinference.checks.removed_options import REMOVED
 from pdinference.cli import main
-from pdinference.conversion.left_out import REMOVED, reason_to_leave_out
+from pdinference.conversion.left_out import reason_to_leave_out
 from tests.conftest import REPOSITORY, Golden
 
 PAGE = REPOSITORY / "docs" / "from-vllm.md"

@@ -1,11 +1,15 @@
 """The page of the command line, from its parser."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import click
 
 from e2e.reference.markdown import code, page, plain, table
 from pdinference.cli import main
+
+_SENTENCE: Final = 400
+"""Characters within which the first sentence of every help ends; click shortens longer ones."""
 
 
 def command_page() -> str:
@@ -15,7 +19,10 @@ def command_page() -> str:
         "`run`, `router run`, `batch run`, `model fetch`, `model check` and `model inspect` are for the pods that the "
         "operator starts; the others are for people. `pdinference COMMAND --help` prints the same."
     )
-    return page("Commands", introduction, (_section(path, command) for path, command in _commands(main, "pdinference")))
+    commands = sorted(_commands(main, "pdinference"))
+    return page(
+        "Commands", introduction, [_overview(commands), *(_section(path, command) for path, command in commands)]
+    )
 
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -26,8 +33,21 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Co
         yield path, command
 
 
+def _overview(commands: Iterable[tuple[str, click.Command]]) -> str:
+    """A table of all commands, each with the first sentence of its help."""
+    rows = (
+        (f"[{code(path.removeprefix('pdinference '))}](#{path.replace(' ', '-')})", plain(_first_sentence(command)))
+        for path, command in commands
+    )
+    return table(("command", "does"), rows)
+
+
+def _first_sentence(command: click.Command) -> str:
+    return command.get_short_help_str(limit=_SENTENCE)
+
+
 def _section(path: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, help_option_names=main.context_settings["help_option_names"])
     usage = command.collect_usage_pieces(context)
     options = [
         record

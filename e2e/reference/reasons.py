@@ -20,6 +20,8 @@ class Reason(NamedTuple):
 
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
 _DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
+_POD_TEMPLATE: Final = "[`podTemplate`](../resource.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
+_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling.md#metrics-source-specautoscalingsource)"
 _AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
 REASONS: Final = {
@@ -46,6 +48,10 @@ REASONS: Final = {
         "A container has stopped three times.",
         f"Read its log (`kubectl logs POD -p`), and correct the cause: {_STUCK}.",
     ),
+    "CreateContainerConfigError": Reason(
+        "A Secret or a ConfigMap of a variable, or the key in it, does not exist.",
+        "Create it in the namespace of the resource, and the pod starts; or correct its name or key in the spec.",
+    ),
     "DoesNotFit": Reason(
         "The model, or one request of maximum length, does not fit the devices of a role.",
         "Apply one of the changes in the message; [memory](../memory.md) explains the numbers.",
@@ -65,7 +71,10 @@ REASONS: Final = {
         "Wait for pods that end, or raise [the budget](../autoscaling.md#p-and-d-together-specautoscaling).",
     ),
     "HostLocal": Reason("P runs in the pods of D (`transfer.path`)."),
-    "ImagePullBackOff": Reason("An image cannot be pulled.", "Correct its name, or the pull secrets in `podTemplate`."),
+    "ImagePullBackOff": Reason(
+        "An image cannot be pulled.",
+        f"Correct its name. If the registry needs a login, set `imagePullSecrets` in {_POD_TEMPLATE}.",
+    ),
     "Inspected": Reason("The Job has read the facts about the model."),
     "InvalidImageName": Reason("The name of an image is not valid.", "Correct it."),
     "InvalidSpec": Reason(
@@ -73,6 +82,18 @@ REASONS: Final = {
         "Correct the fields in the message, or [undo the edit](../operations.md#undo-an-edit).",
     ),
     "Met": Reason("Requests keep the objectives."),
+    "MetricsApiElsewhere": Reason(
+        "Another server, such as KEDA or prometheus-adapter, has the API group `external.metrics.k8s.io`.",
+        f"Set {_SOURCE}.",
+    ),
+    "MetricsApiMissing": Reason("No server has the API group `external.metrics.k8s.io`.", "Run `helm upgrade`."),
+    "MetricsApiOff": Reason(
+        "The operator serves no metrics.", f"Set the chart's value `metricsApi.enabled`, or {_SOURCE}."
+    ),
+    "MetricsApiUnavailable": Reason(
+        "The API server does not reach the operator for metrics.",
+        "Open port 8443 of the operator's pods to the control plane. A firewall is a frequent cause.",
+    ),
     "Missed": Reason("Requests miss an objective.", "[Runbook](../runbooks.md#objectives-missed)."),
     "ModelNotReady": Reason("The role's pods wait for the download of the model.", "Look at `ModelReady`."),
     "NameConflict": Reason(

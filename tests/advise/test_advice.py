@@ -146,6 +146,15 @@ def test_a_model_whose_kv_cache_is_not_known_is_refused_with_the_reason() -> Non
         answer(question(document=document))
 
 
+def test_rdma_of_the_resource_is_compared_once_its_speed_is_given() -> None:
+    document = llama()
+    document["spec"]["transfer"] = {"path": "Network", "rdma": {"resourceName": "rdma/ib"}}
+    without = answer(question(document=document))
+    assert [note for note in without.notes if "add for example --transport rdma=40GB/s" in note]
+    given = answer(question(document=document, transports=("rdma=40GB/s",)))
+    assert not [note for note in given.notes if "rdma" in note]
+
+
 def test_a_connector_without_nvlink_is_compared_over_the_network_only() -> None:
     document = llama()
     document["spec"]["transfer"] = {"connector": "Mooncake", "path": "Network", "mooncake": {"protocol": "tcp"}}

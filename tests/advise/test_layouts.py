@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdinference.advise.engines import Engines
-from pdinference.advise.layouts import HOST, Group, Layout, layouts
+from pdinference.advise.layouts import Group, Layout, layouts
 from pdinference.advise.offer import parse_offer
 from pdinference.advise.resource import Ranges, Scaling, document_of
 from pdinference.advise.ways import parse_transports
@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.performance.calibration import Source
+from pdinference.planning.memory.split import GPUS_OF_A_HOST
 from tests.advise.questions import inputs_of, llama
 
 WAYS = parse_transports(("nvlink", "tcp"))
@@ -35,7 +36,7 @@ def test_arrangements_stay_within_the_offer_and_the_rules(number: int, others: i
         if one.host_local:
             assert one.parameter.product == one.decode.product
             assert one.pods >= 1
-            assert one.number // one.pods <= HOST
+            assert one.number // one.pods <= GPUS_OF_A_HOST
             assert one.parameter.number % one.pods == one.decode.number % one.pods == 0
             assert max(one.parameter.number, one.decode.number) // one.pods <= MOST_INSTANCES
 

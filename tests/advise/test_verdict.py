@@ -41,7 +41,7 @@ def missing(keeps: Keeps = Keeps.NO) -> Trial:
 def test_the_cheaper_mode_wins() -> None:
     verdict = judge([result(3, split=True), result(2, split=False)], GIVEN)
     assert verdict.answer is Answer.TOGETHER
-    assert verdict.why == "It keeps the objectives with 2 GPUs; split needs 3 GPUs."
+    assert verdict.why == "An unsplit model keeps the objectives with 2 GPUs; split needs 3 GPUs."
     assert verdict.best is not None
     assert not verdict.best.candidate.layout.split
 
@@ -78,7 +78,7 @@ def test_a_mode_that_is_better_with_and_without_the_error_wins() -> None:
     verdict = judge([unsure, sure, result(2, split=True, bears=1.2)], GIVEN)
     assert verdict.answer is Answer.TOGETHER
     assert verdict.best is unsure
-    assert verdict.why.endswith("of the prediction, unsplit may miss them; unsplit: 2 x TP 1 does not.")
+    assert verdict.why.endswith("of the prediction, unsplit may miss them; unsplit: 2 x TP 1 keeps them.")
 
 
 def test_at_one_price_the_load_that_is_borne_decides() -> None:
@@ -163,11 +163,11 @@ def test_a_miss_within_the_error_band_of_the_load_is_not_certain() -> None:
 def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
     verdict = judge([result(2, replace(FINE, keeps=Keeps.PROBABLY), split=True)], GIVEN)
     assert verdict.why == (
-        "It keeps the objectives with 2 GPUs. Within the error band of the prediction, split may miss them. No unsplit "
-        "arrangement is possible on these GPUs."
+        "A split model keeps the objectives with 2 GPUs. Within the error band of the prediction, split may miss them. "
+        "No unsplit arrangement is possible on these GPUs."
     )
     assert judge([result(1, split=False)], NONE).why == (
-        "It carries the load with 1 GPU. No split arrangement is possible on these GPUs."
+        "An unsplit model carries the load with 1 GPU. No split arrangement is possible on these GPUs."
     )
 
 
@@ -202,10 +202,10 @@ def test_gpus_of_several_products_are_named_with_their_price() -> None:
 
     cheap, dear = on("NVIDIA-L40S", 3, 2.4, split=False), on("NVIDIA-H200", 2, 7.0, split=True)
     assert judge([cheap, dear], GIVEN).why == (
-        "It keeps the objectives with 3 x L40S for 2.40 an hour; split needs 2 x H200 for 7.00 an hour."
+        "An unsplit model keeps the objectives with 3 x L40S for 2.40 an hour; split needs 2 x H200 for 7.00 an hour."
     )
     unpriced = judge([on("NVIDIA-L40S", 3, 3.0, split=False), on("NVIDIA-H200", 4, 4.0, split=True)], GIVEN)
-    assert unpriced.why == "It keeps the objectives with 3 x L40S; split needs 4 x H200."
+    assert unpriced.why == "An unsplit model keeps the objectives with 3 x L40S; split needs 4 x H200."
 
 
 BUSY: Final = replace(IDLE, prefill=0.95)

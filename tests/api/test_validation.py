@@ -91,6 +91,14 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
             f'This must be of type object, not "{"x" * 59}…. Fields of spec.router.tls: secretName.',
         ),
         (
+            {"model": {"source": {"huggingFace": "Qwen/Qwen3-32B"}}},
+            "model.source.huggingFace",
+            (
+                'This must be of type object, not "Qwen/Qwen3-32B". Write huggingFace: {repository: OWNER/NAME}. '
+                "Fields of spec.model.source.huggingFace: repository, revision, tokenSecret."
+            ),
+        ),
+        (
             {"decode": {"accelerator": {"products": "NVIDIA-L4"}}},
             "decode.accelerator.products",
             'This must be of type array, not "NVIDIA-L4". Write a list: ["NVIDIA-L4"].',
@@ -151,6 +159,17 @@ def test_the_schema_is_explained_in_plain_words(document: Make, spec: dict[str, 
             {"decode": {"accelerator": {"count": 2}}},
             "decode.accelerator.count",
             "Use parallelism.tensor of the role: each rank gets one GPU.",
+        ),
+        ({"decode": {"tolerations": []}}, "decode.tolerations", "Use placement.tolerations of the role."),
+        (
+            {"model": {"source": {"persistentVolumeClaim": {"claimName": "m", "namespace": "a"}}}},
+            "model.source.persistentVolumeClaim.namespace",
+            "Leave it out: pods can use only Secrets, ConfigMaps and claims of the resource's own namespace.",
+        ),
+        (
+            {"decode": {"autoscaling": {"min": 1, "maxReplicas": 4}}},
+            "decode.autoscaling.min",
+            "Use minReplicas of autoscaling of the role.",
         ),
         ({"prefill": {}}, "prefill", "The role that does prefill is spec.parameter."),
         ({"decode": {"gpus": 2}}, "decode.gpus", "Use parallelism.tensor of the role: each rank gets one GPU."),

@@ -1,5 +1,6 @@
 """Whether the model fits its devices, with numbers and suggested changes."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -213,11 +214,34 @@ def test_a_stated_size_stays_what_it_is_with_another_quantisation(document: Make
     assert "weights 15.0 GiB" in quantised.problems[0].message
 
 
+def test_no_change_needs_a_pod_with_more_gpus_than_a_host_has(document: Make) -> None:
+    role = {"accelerator": {"products": ["NVIDIA-H100-80GB-HBM3"]}, "parallelism": {"tensor": 8}}
+    of_p, of_d = examined(document, DEEPSEEK_V3, parameter=role, decode=role).problems
+    assert of_p.message.startswith("The model does not fit the 8 devices of an instance. Each needs 9")
+    two_nodes, *others = changes(of_p.message)
+    assert two_nodes == {"spec.parameter.parallelism.pipeline": 2, "spec.parameter.parallelism.nodes": 2}
+    named = {path for change in (*others, *changes(of_d.message)) for path in change}
+    assert named
+    assert not {path for path in named if "parallelism" in path}
+
+
+def test_a_larger_tensor_parallel_size_may_also_need_a_shorter_length(document: Make) -> None:
+    of_p, of_d = examined(document, LLAMA_70B, parameter=L4, decode=L4).problems
+    (both,) = changes(of_p.message)
+    assert both["spec.parameter.parallelism.tensor"] == both["spec.decode.parallelism.tensor"] == 8
+    assert 0 < both["spec.model.maxModelLength"] < 131072
+    (alone,) = changes(of_d.message)
+    assert list(alone) == ["spec.decode.parallelism.tensor", "spec.model.maxModelLength"]
+
+
 def changes(message: str) -> list[dict[str, Any]]:
     """The changes of a message as values by path."""
     listed = message.split("Make one of these changes: ")[1].split(". Or set", maxsplit=1)[0]
     return [
-        {path: yaml.safe_load(value) for path, value in (part.split(": ", 1) for part in change.split(" with "))}
+        {
+            path: yaml.safe_load(value)
+            for path, value in (part.split(": ", 1) for part in re.split(" with | and ", change))
+        }
         for change in listed.split("; ")
     ]
 

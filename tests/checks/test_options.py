@@ -176,3 +176,10 @@ def test_p_and_d_agree_under_both_names_of_a_switch(resource: Make) -> None:
         parameter={"args": {"enable-hybrid-kv-cache-manager": True}},
     )
     assert "enable-hybrid-kv-cache-manager" in " ".join(problem.field for problem in pair_problems(found.spec))
+
+
+def test_an_option_that_vllm_has_removed_says_what_to_use_now(resource: Make) -> None:
+    found = refused(resource(engine={"args": {"swap-space": 4}}))
+    assert found["spec.engine.args.swap-space"].endswith(
+        "has no such option. vLLM no longer has swap space. kvTiers.cpu.size of the role keeps KV blocks in CPU memory."
+    )

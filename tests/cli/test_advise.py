@@ -26,7 +26,9 @@ def advise(*arguments: str | Path, jobs: int = 1) -> Result:
 def test_the_screen_begins_with_the_verdict_and_ends_with_a_valid_resource(tmp_path: Path) -> None:
     result = advise("--gpus", "2xH200", *LOAD, *OBJECTIVES)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("Do not split. It keeps the objectives with 1 GPU; split needs 2 GPUs.\n")
+    assert result.stdout.startswith(
+        "Do not split. An unsplit model keeps the objectives with 1 GPU; split needs 2 GPUs.\n"
+    )
     for words in ("Objectives: TTFT 500 ms, ITL 30 ms for 99 % of requests", "unsplit: 1 x TP 1", "Usual error:"):
         assert words in result.stdout
     file = tmp_path / "resource.yaml"

@@ -82,13 +82,17 @@ def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Pat
     assert result.stdout == f"{file}: PDInference tiny is valid.\n"
 
 
-def test_validate_says_when_it_cannot_know_whether_the_model_fits() -> None:
-    text = "kind: PDInference\nmetadata: {name: a}\nspec: {model: {source: {huggingFace: {repository: a/b}}}}"
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("huggingFace: {repository: a/b}", "`pdinference plan --online -f -` reads its config.json from the hub."),
+        ("path: /models/none", "`pdinference plan -f -` says what is missing."),
+    ],
+)
+def test_validate_says_when_it_cannot_know_whether_the_model_fits(source: str, command: str) -> None:
+    text = f"kind: PDInference\nmetadata: {{name: a}}\nspec: {{model: {{source: {{{source}}}}}}}"
     result = CliRunner().invoke(main, ["validate", "-f", "-"], input=text)
-    assert result.stdout == (
-        "<stdin>: PDInference a is valid.\n"
-        "  Whether its model fits was not checked: `pdinference plan -f -` says what is missing.\n"
-    )
+    assert result.stdout == (f"<stdin>: PDInference a is valid.\n  Whether its model fits was not checked: {command}\n")
 
 
 def test_the_dashboard_is_that_of_the_chart_also_as_a_configmap() -> None:

@@ -61,6 +61,20 @@ def test_the_table_answers_the_three_questions(config: Path) -> None:
         assert words in result.output
 
 
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        ("80GiB", "the model fits, with room for 28."),
+        ("16GiB", "the model does not fit: one request of 16,384 tokens needs more memory than there is."),
+    ],
+)
+def test_a_plan_begins_with_whether_each_role_fits(config: Path, memory: str, says: str) -> None:
+    heading, of_p, of_d = plan("-f", LLAMA, "--model-config", config, "--memory", memory).output.splitlines()[:3]
+    assert heading == "default/llama-8b"
+    assert of_p.strip().startswith(f"P: {says}")
+    assert of_d.strip().startswith(f"D: {says}")
+
+
 def test_json_has_every_number_with_its_source(config: Path) -> None:
     result = plan("-f", LLAMA, "--model-config", config, "--memory", "80GiB", "-o", "json")
     roles = json.loads(result.output)["roles"]
@@ -205,6 +219,16 @@ def test_a_model_on_a_hub_says_what_to_supply(tmp_path: Path) -> None:
     assert "config.json of meta-llama/Llama-3.1-8B-Instruct" in result.output
     assert "--model-dir" in result.output
     assert "spec.model.architecture" in result.output
+
+
+def test_a_model_in_a_claim_can_be_read_by_a_job(tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "examples/tiny-cpu.yaml").read_text(encoding="utf-8"))
+    document["spec"]["model"] = {"source": {"persistentVolumeClaim": {"claimName": "models"}}}
+    file = tmp_path / "claim.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    words = " ".join(plan("-f", file).output.split())
+    assert "config.json of the model in the claim models" in words
+    assert words.endswith("In a cluster, a Job reads it with spec.model.inspect: true.")
 
 
 def test_a_model_in_an_image_is_not_on_a_hub(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS, OWNED_ENVIRONMENT
 from pdinference.api.validation import validated
 from pdinference.checks.options import listed
+from pdinference.checks.removed_options import REMOVED, REMOVED_SWITCHES
 from pdinference.conversion import Conversion, Launch, convert
 from pdinference.conversion.environment import TABLE as VARIABLES
-from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES, as_sentence, reason_to_leave_out
+from pdinference.conversion.left_out import as_sentence, reason_to_leave_out
 from pdinference.conversion.options import parse_options
 from pdinference.conversion.settings import TABLE
 from pdinference.engine.refused import REFUSED_ENVIRONMENT

@@ -168,6 +168,16 @@ def test_d_gets_ranks_in_place_of_pipeline_stages() -> None:
     validated(conversion.document)
 
 
+def test_more_gpus_than_a_host_has_are_spread_over_nodes() -> None:
+    conversion = converted("vllm serve a/b -tp 8 -pp 2 --distributed-executor-backend ray")
+    spec = conversion.document["spec"]
+    assert spec["parameter"]["parallelism"] == {"tensor": 8, "pipeline": 2, "nodes": 2}
+    assert "2 pods on nodes of their own" in about(conversion, "parameter.parallelism.nodes")
+    assert "16 GPUs of one node" in about(conversion, "decode.parallelism.tensor")
+    assert "without Ray" in about(conversion, "--distributed-executor-backend")
+    validated(conversion.document)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [

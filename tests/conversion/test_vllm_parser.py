@@ -7,8 +7,8 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.validation import validated
+from pdinference.checks.removed_options import REMOVED
 from pdinference.conversion import convert, starts_in_script
-from pdinference.conversion.left_out import REMOVED
 from pdinference.conversion.options import SHORT
 from pdinference.conversion.values import count
 from pdinference.engine.vllm import engine_command

@@ -109,9 +109,26 @@ def test_an_image_that_cannot_be_pulled_is_named() -> None:
     assert "r.io/x:1" in diagnose(pod(PodProblem("ErrImagePull", "denied", "vllm", "r.io/x:1")), "ns").message
 
 
-def test_a_configuration_error_is_quoted() -> None:
-    problem = PodProblem("CreateContainerConfigError", 'configmap "tpl" not found', "vllm")
-    assert 'configmap "tpl" not found' in diagnose(pod(problem), "ns").message
+@pytest.mark.parametrize(
+    "said", ['secret "hub" not found', 'configmap "tpl" not found', "couldn't find key token in Secret ns/hub"]
+)
+def test_an_absent_secret_or_config_map_is_quoted_with_what_to_do(said: str) -> None:
+    """The texts are those of Kubernetes 1.36, pkg/kubelet/kubelet_pods.go."""
+    reason, message = diagnose(pod(PodProblem("CreateContainerConfigError", said, "vllm")), "ns")
+    assert reason == "CreateContainerConfigError"
+    assert f"({said}). Create it in namespace ns, and the pod starts; or correct its name or key" in message
+
+
+def test_another_configuration_error_is_quoted_without_advice_on_secrets() -> None:
+    problem = PodProblem("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", "vllm")
+    assert diagnose(pod(problem), "ns").message.endswith("image will run as root).")
+
+
+def test_a_login_of_a_registry_is_advised_where_the_spec_has_a_field_for_it() -> None:
+    problem = PodProblem("ErrImagePull", "unauthorized", "vllm", "r.io/x:1")
+    assert "spec.parameter.podTemplate.spec.imagePullSecrets" in diagnose(pod(problem), "ns").message
+    runner = PodSummary("b", None, "", problem=problem)
+    assert "imagePullSecrets" not in diagnose(runner, "ns").message
 
 
 def test_a_pod_without_trouble_is_starting() -> None:
@@ -174,6 +191,9 @@ class TestSchedulerMessages:
             ("2 Insufficient nvidia.com/gpu.", "No node has enough free nvidia.com/gpu (all"),
             ("2 node(s) didn't match Pod's node affinity/selector.", "accelerator.products"),
             ("1 node(s) had untolerated taint(s).", "spec.parameter.placement.tolerations"),
+            ('persistentvolumeclaim "models" not found.', "Create the claim in the namespace of the pods"),
+            ("pod has unbound immediate PersistentVolumeClaims.", "`kubectl describe pvc` says why"),
+            ("1 node(s) didn't match PersistentVolume's node affinity.", "compare `kubectl describe pv` with spec.par"),
             ("1 node(s) didn't match pod affinity rules.", "spec.colocation"),
             ("1 node(s) didn't match pod topology spread constraints.", "placement.topologySpread"),
         ],

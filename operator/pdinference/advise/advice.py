@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from pdinference.advise import long_prompts, router_load, slow_tokens
 from pdinference.advise.engines import DoesNotFitError, Engines
 from pdinference.advise.estimate import Demand, demand_of, estimate
-from pdinference.advise.layouts import HOST, SIZES, Layout, layouts
+from pdinference.advise.layouts import SIZES, Layout, layouts
 from pdinference.advise.objectives import Objectives
 from pdinference.advise.offer import Offer
 from pdinference.advise.problem import AdviceError
@@ -27,6 +27,7 @@ from pdinference.api.v1alpha1.defaults import prefills_in_one_step
 from pdinference.performance.calibration_file import CalibrationFile
 from pdinference.performance.step import StepModel
 from pdinference.planning.memory import Inputs, tensor_sizes
+from pdinference.planning.memory.split import GPUS_OF_A_HOST
 from pdinference.simulation.arrivals import Arrival
 
 _MOST_REPLICAS = 1000
@@ -194,7 +195,7 @@ def advise(
         verdict,
         tuple(order),
         tuple(_of_load(question, chosen)),
-        (*notes, *_notes(question, transports), *_published(question, results), *long, *slow),
+        (*notes, *_notes(question, transports, sizes), *_published(question, results), *long, *slow),
     )
 
 
@@ -226,7 +227,7 @@ def _sizes(question: Question, engines: Engines) -> tuple[dict[str, list[int]], 
     reasons: Counter[str] = Counter()
     for pool in question.offer.pools:
         for tensor in SIZES:
-            if tensor not in possible or tensor > min(pool.number, HOST):
+            if tensor not in possible or tensor > min(pool.number, GPUS_OF_A_HOST):
                 continue
             try:
                 for role in ENGINE_ROLES:
@@ -339,9 +340,17 @@ def _too_few(requests: int, objectives: Objectives) -> Iterable[str]:
         )
 
 
-def _notes(question: Question, transports: tuple[Transport, ...]) -> Iterable[str]:
+def _notes(question: Question, transports: tuple[Transport, ...], sizes: Mapping[str, Sequence[int]]) -> Iterable[str]:
+    transfer = question.inputs.spec.transfer
     if len(transports) < len(question.transports):
-        yield f"{question.inputs.spec.transfer.connector} does not use NVLink, so the path HostLocal is not compared."
+        yield f"{transfer.connector} does not use NVLink, so the path HostLocal is not compared."
+    elif any(way.host_local for way in transports) and 2 * min(chain(*sizes.values())) > GPUS_OF_A_HOST:
+        yield f"One P and one D need more than the {GPUS_OF_A_HOST} GPUs of a host, so the path HostLocal is left out."
+    if transfer.rdma is not None and not any(way.name == "rdma" for way in transports):
+        yield (
+            "spec.transfer.rdma is not compared, because its speed is not known here. Measure it with `pdinference "
+            "doctor --bandwidth`, and add for example --transport rdma=40GB/s."
+        )
     yield from router_load.note(question.inputs.spec.router.replicas, question.demand.rate * question.demand.answer)
     if len(question.offer.pools) > 1 and not question.offer.priced:
         yield "Without --price, GPUs of all products count the same."

@@ -11,9 +11,8 @@ from pdinference.advise.offer import Offer, Pool
 from pdinference.advise.ways import Transport, way_of
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 from pdinference.planning.memory.product_names import short_name
+from pdinference.planning.memory.split import GPUS_OF_A_HOST
 
-HOST: Final = 8
-"""GPUs of a host: the most of an instance, and of a pod with the path HostLocal."""
 SIZES: Final = (1, 2, 4, 8)
 """Tensor-parallel sizes that are tried."""
 
@@ -101,7 +100,7 @@ class Layout:
         for pods in range(1, min(self.parameter.number, self.decode.number) + 1):
             if not (self.parameter.number % pods or self.decode.number % pods):
                 most = max(self.parameter.number, self.decode.number) // pods
-                if self.number // pods <= HOST and most <= MOST_INSTANCES:
+                if self.number // pods <= GPUS_OF_A_HOST and most <= MOST_INSTANCES:
                     return pods
         return 0
 

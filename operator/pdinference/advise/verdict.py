@@ -12,6 +12,9 @@ from pdinference.advise.trial import Keeps, Trial
 from pdinference.performance.errors import Errors
 from pdinference.planning.memory.product_names import short_name
 
+LONG_S: Final = 20.0
+"""Times above this are in seconds, because the arrangement does not carry the load."""
+
 _STALLED: Final = 3.0
 """Gaps this many times as long as usual come from prompts that are computed between two tokens."""
 
@@ -158,7 +161,7 @@ def _alone(best: Result, order: Sequence[Result], objectives: Objectives) -> str
     keeps = "keeps the objectives" if objectives.given else "carries the load"
     other = "unsplit" if best.candidate.layout.split else "split"
     band = _band(best, order) if objectives.given else ""
-    return f"It {keeps} with {_gpus(best)}.{band} No {other} arrangement is possible on these GPUs."
+    return f"{_model(best)} {keeps} with {_gpus(best)}.{band} No {other} arrangement is possible on these GPUs."
 
 
 def _band(best: Result, order: Sequence[Result]) -> str:
@@ -166,7 +169,7 @@ def _band(best: Result, order: Sequence[Result]) -> str:
     if best.keeps is Keeps.YES:
         return ""
     sure = next((one for one in order if one.keeps is Keeps.YES), None)
-    other = "" if sure is None else f"; {sure.candidate.layout.title} does not"
+    other = "" if sure is None else f"; {sure.candidate.layout.title} keeps them"
     return f" Within the error band of the prediction, {_name(best)} may miss them{other}."
 
 
@@ -214,9 +217,9 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
 def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
     if not rival.trial.kept:
         missed = f"{_name(rival, start=True)} does not: {_miss(rival, objectives)}."
-        return f"It keeps the objectives with {_gpus(best)}. {missed}"
+        return f"{_model(best)} keeps the objectives with {_gpus(best)}. {missed}"
     if rival.candidate.cost > best.candidate.cost:
-        return f"It keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
+        return f"{_model(best)} keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
     return (
         f"Both keep the objectives with {_gpus(best)}. {_name(best, start=True)} bears {best.bears:.2f} times this "
         f"load before they break, {_name(rival)} {rival.bears:.2f} times."
@@ -245,7 +248,7 @@ def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
     band = max(_errors(best).whole_p50, _errors(rival).whole_p50)
     whole = {_side(one): one.trial.whole[0] for one in (best, rival)}
     answer = quicker(whole[Answer.TOGETHER], whole[Answer.SPLIT], band)
-    mine, theirs = map(_ms, (whole[_side(best)], whole[_side(rival)]))
+    mine, theirs = map(_time, (whole[_side(best)], whole[_side(rival)]))
     trade = _trade(best, rival, objectives)
     if answer is Answer.CLOSE:
         return Verdict(answer, f"Whole requests take {mine} and {theirs}, within {band:.0%}. {trade}", best)
@@ -261,7 +264,7 @@ def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
         ("gap p99", lambda trial: trial.gap),
     )
     parts = [
-        f"{name} {_ms(value(best.trial))} instead of {_ms(value(rival.trial))}"
+        f"{name} {_time(value(best.trial))} instead of {_time(value(rival.trial))}"
         for name, value in values
         if not math.isnan(value(best.trial) + value(rival.trial))
     ]
@@ -279,8 +282,8 @@ def _close(best: Result, rival: Result, why: str) -> Verdict:
 def _miss(one: Result, objectives: Objectives) -> str:
     trial = one.trial
     if trial.ttft_missed >= trial.itl_missed:
-        return f"TTFT {objectives.tail} {_ms(trial.ttft[1])}, limited by {limit_of(one)}"
-    return f"ITL {objectives.tail} {_ms(trial.itl[1])}, limited by {limit_of(one)}"
+        return f"TTFT {objectives.tail} {_time(trial.ttft[1])}, limited by {limit_of(one)}"
+    return f"ITL {objectives.tail} {_time(trial.itl[1])}, limited by {limit_of(one)}"
 
 
 def _errors(one: Result) -> Errors:
@@ -296,6 +299,11 @@ def _name(one: Result, *, start: bool = False) -> str:
     return name.capitalize() if start else name
 
 
+def _model(one: Result) -> str:
+    """The model as the subject of a sentence."""
+    return "A split model" if one.candidate.layout.split else "An unsplit model"
+
+
 def _gpus(one: Result) -> str:
     """Its GPUs; with several products also which, and their price, by which arrangements are compared."""
     layout, cost = one.candidate.layout, one.candidate.cost
@@ -305,5 +313,7 @@ def _gpus(one: Result) -> str:
     return " + ".join(f"{number} x {short_name(product)}" for product, number in layout.gpus.items()) + price
 
 
-def _ms(seconds: float) -> str:
+def _time(seconds: float) -> str:
+    if seconds >= LONG_S:
+        return f"{seconds:,.0f} s"
     return f"{1000 * seconds:,.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"

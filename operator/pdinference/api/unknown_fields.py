@@ -23,16 +23,30 @@ Location = tuple[int | str, ...]
 _OTHER_WORDS: Final = {
     "prefill": "The role that does prefill is spec.parameter.",
     **dict.fromkeys(("gpu", "gpus", "count"), "Use parallelism.tensor of the role: each rank gets one GPU."),
-    "tensorparallelism": "Use parallelism.tensor of the role.",
+    **dict.fromkeys(("tensorparallelism", "tp"), "Use parallelism.tensor of the role."),
+    **dict.fromkeys(("pipelineparallelism", "pp"), "Use parallelism.pipeline of the role."),
     "uri": "Use spec.model.source: hf://owner/name is huggingFace: {repository: owner/name}, and pvc://claim/folder is "
     "persistentVolumeClaim: {claimName: claim, path: folder}.",
     "storageuri": "Use spec.model.source.",
     "modelid": "Use spec.model.source.huggingFace.repository.",
     "s3": "A bucket is no source: copy the model to a volume, and use persistentVolumeClaim.",
+    **dict.fromkeys(
+        ("subpath", "modelpath"), "Use path: the folder of the model in the volume, such as path: llama/main."
+    ),
+    "namespace": "Leave it out: pods can use only Secrets, ConfigMaps and claims of the resource's own namespace.",
     "token": "A token is in a Secret: use tokenSecret: {name: NAME, key: KEY}.",
     **dict.fromkeys(("template", "containers"), "Use podTemplate of spec.parameter, spec.decode or spec.router."),
     "nodeselector": "Use placement.nodeSelector of the role.",
     "affinity": "Use placement.nodeAffinity of the role, or spec.colocation. Any other affinity goes into podTemplate.",
+    "tolerations": "Use placement.tolerations of the role.",
+    "topologyspreadconstraints": "Use placement.topologySpread of the role.",
+    "min": "Use minReplicas of autoscaling of the role.",
+    "max": "Use maxReplicas of autoscaling of the role.",
+    **dict.fromkeys(
+        ("extraargs", "additionalargs", "vllmargs", "flags"),
+        "Use args of spec.engine or of the role, with options of vLLM without their dashes: args: {max-logprobs: 5}.",
+    ),
+    **dict.fromkeys(("shm", "shmsize", "sharedmemory"), "Leave it out: the operator sizes /dev/shm of P and D."),
     "command": "The operator writes the command. Use args, of spec.engine or of the role.",
     **dict.fromkeys(
         (
@@ -44,6 +58,23 @@ _OTHER_WORDS: Final = {
     "ingress": "Use spec.router.service for a load balancer, or spec.router.route for a Gateway.",
 }
 """Fields of other systems (KServe, llm-d, pods) in lower case without separators, and what to use here."""
+
+
+_FORMS: Final = {
+    "model": "{source: {huggingFace: {repository: OWNER/NAME}}}",
+    "source": "{huggingFace: {repository: OWNER/NAME}}",
+    "huggingFace": "{repository: OWNER/NAME}",
+    "modelScope": "{repository: OWNER/NAME}",
+    "tokenSecret": "{name: NAME, key: KEY}",
+    "hostLocal": "{}",
+}
+"""By the name of an object: what to write into it, where people write a text or a boolean in its place."""
+
+
+def form(location: Location) -> str:
+    """A sentence that says what to write into an object; empty if its fields say enough."""
+    written = _FORMS.get(str(location[-1]))
+    return f"Write {location[-1]}: {written}. " if written else ""
 
 
 def meant(model: type[BaseModel], location: Location) -> str:

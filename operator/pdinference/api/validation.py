@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from pdinference.api import names, partial
 from pdinference.api.bounds import broken_bound
 from pdinference.api.partial import parents, path
-from pdinference.api.unknown_fields import meant, members
+from pdinference.api.unknown_fields import form, meant, members
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
 from pdinference.api.words import cut, sentence
@@ -192,7 +192,7 @@ def _hint(model: type[ApiModel], details: ErrorDetails) -> str:
         case "extra_forbidden":
             return meant(model, details["loc"])
         case "model_type":
-            return members(model, details["loc"])
+            return form(details["loc"]) + members(model, details["loc"])
     return ""
 
 

@@ -17,6 +17,7 @@ from pdinference.planning.memory import (
     RolePlan,
     UnusableSpecError,
     fits,
+    instance,
     least_memory,
     one_request,
     plan_role,
@@ -76,7 +77,12 @@ def _problem(inputs: Inputs, role: Role, plan: RolePlan) -> Problem:
     )
     if inputs.spec.memory_policy == "Enforce":
         advice += " Or set spec.memoryPolicy: Warn to roll it out anyway."
-    return Problem(f"spec.{role}", f"The model does not fit one device. {_needs(plan)} {advice}")
+    return Problem(f"spec.{role}", f"The model does not fit {_devices(plan)}. {_needs(plan)} {advice}")
+
+
+def _devices(plan: RolePlan) -> str:
+    number = instance.devices(plan)
+    return "one device" if number == 1 else f"the {number} devices of an instance"
 
 
 def _needs(plan: RolePlan) -> str:
@@ -99,8 +105,9 @@ def _needs(plan: RolePlan) -> str:
     known = [f"{name} {_gib(part)}" for name, part in parts.items() if part.known]
     least = least_memory(plan)
     total = _gib(least) if least.known else "more than the available memory"
+    subject = "It" if instance.devices(plan) == 1 else "Each"
     return (
-        f"It needs {total} ({', '.join(known)}), but vLLM may use {_gib(stage.requested)}: "
+        f"{subject} needs {total} ({', '.join(known)}), but vLLM may use {_gib(stage.requested)}: "
         f"{settings.utilization:g} of the device's {_gib(plan.memory)}."
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.validation import Problem
+from pdinference.checks.removed_options import REMOVED
 from pdinference.engine.refused import refused_argument
 
 Release = tuple[str, Mapping[str, str]]
@@ -102,12 +103,16 @@ def _of(field: str, arguments: Mapping[str, Any], version: str, options: Mapping
             continue
         form = options.get(name)
         if form is None:
-            near = get_close_matches(name, options, n=1) if unknown < _HINTS else []
+            hint = REMOVED.get(name) or _nearest(name, options if unknown < _HINTS else {})
             unknown += 1
-            hint = f"Did you mean {near[0]}?" if near else "vLLM's documentation lists all options."
             yield Problem(f"{field}.{name}", f"vLLM {version} has no such option. {hint}")
         elif (wanted := mismatch(form, value)) is not None:
             yield Problem(f"{field}.{name}", f"{value!r} is invalid: vLLM {version} expects {wanted}.")
+
+
+def _nearest(name: str, options: Mapping[str, str]) -> str:
+    near = get_close_matches(name, options, n=1)
+    return f"Did you mean {near[0]}?" if near else "vLLM's documentation lists all options."
 
 
 def mismatch(form: str, value: Any) -> str | None:

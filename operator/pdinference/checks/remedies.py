@@ -13,6 +13,7 @@ from pdinference.checks.model_shape import model_problems
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
 from pdinference.planning.memory.comparison.common_gpus import common_products
 from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.split import GPUS_OF_A_HOST
 
 _NAMED = 3
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
@@ -29,7 +30,7 @@ Change = dict[str, Any]
 
 def remedies(inputs: Inputs, role: Role, plan: RolePlan) -> list[str]:
     """Up to three changes, each of which is sufficient for the role."""
-    fitting = (change for change in _changes(inputs.spec, role, plan) if _helps(inputs, role, change))
+    fitting = (change for change in _changes(inputs, role, plan) if _helps(inputs, role, change))
     return list(islice(_one_of_a_kind(fitting), _NAMED))
 
 
@@ -54,9 +55,11 @@ def _field(part: ApiModel, alias: str) -> str:
 
 
 def planned(inputs: Inputs, role: Role, change: Change) -> RolePlan | None:
-    """The memory plan after a change; None if the changed spec is invalid."""
+    """The memory plan after a change; None if the changed spec is invalid, or a pod needs more GPUs than a host has."""
     spec = changed(inputs.spec, change)
     if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts)):
+        return None
+    if spec.devices_per_pod(role) > max(GPUS_OF_A_HOST, inputs.spec.devices_per_pod(role)):
         return None
     try:
         return plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)
@@ -81,15 +84,16 @@ def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
 
 def in_words(change: Change) -> str:
     """The fields with their values."""
-    return " with ".join(f"spec.{path}: {_written(value)}" for path, value in change.items())
+    first, *others = (f"spec.{path}: {_written(value)}" for path, value in change.items())
+    return f"{first} with {' and '.join(others)}" if others else first
 
 
 def _written(value: Any) -> str:
     return value if isinstance(value, str) and not value.isdigit() else json.dumps(value)
 
 
-def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
-    settings = plan.settings
+def _changes(inputs: Inputs, role: Role, plan: RolePlan) -> Iterator[Change]:
+    spec, settings = inputs.spec, plan.settings
     if settings.cpu:
         yield from ({f"{role}.env.VLLM_CPU_KVCACHE_SPACE": str(size)} for size in _KV_SPACES)
         yield from _shorter(plan, at_least=SHORTEST)
@@ -104,12 +108,13 @@ def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
     yield from ({path: size} for path, size in more_ranks(spec, role, plan))
     yield from _both_more_ranks(spec, role, plan)
     if role is Role.PARAMETER:
-        yield from ({"parameter.parallelism.pipeline": n} for n in _STAGES if n > settings.stages)
+        yield from _more_stages(settings.stages)
     yield from larger_devices(spec, role)
     if settings.quantization is None:
         yield {"model.quantization": "fp8"}
     yield from _shorter(plan, at_least=SHORTEST)
     yield from _offloads(spec, role, plan)
+    yield from _more_ranks_and_shorter(inputs, role, plan)
 
 
 def _shorter(plan: RolePlan, *, at_least: int) -> Iterator[Change]:
@@ -138,6 +143,22 @@ def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]
         for path, size in more_ranks(spec, role, plan):
             if size > spec.decode.parallelism.tensor:
                 yield {path: size, "decode.parallelism.tensor": size}
+
+
+def _more_ranks_and_shorter(inputs: Inputs, role: Role, plan: RolePlan) -> Iterator[Change]:
+    """A larger tensor-parallel size, with the maximum length that then fits."""
+    larger = [{path: size} for path, size in more_ranks(inputs.spec, role, plan)]
+    for change in (*larger, *_both_more_ranks(inputs.spec, role, plan)):
+        if (other := planned(inputs, role, change)) is not None:
+            yield from ({**change, **shorter} for shorter in _shorter(other, at_least=SHORTEST))
+
+
+def _more_stages(present: int) -> Iterator[Change]:
+    """More pipeline stages: all on one host, or each on a host of its own."""
+    stages = [number for number in _STAGES if number > present]
+    yield from ({"parameter.parallelism.pipeline": number} for number in stages)
+    for number in stages:
+        yield {"parameter.parallelism.pipeline": number, "parameter.parallelism.nodes": number}
 
 
 def larger_devices(spec: Spec, role: Role) -> Iterator[Change]:

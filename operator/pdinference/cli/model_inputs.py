@@ -116,7 +116,11 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
         _, facts = facts_of_hub(hub_of(where, source.hub.repository, source.hub.revision))
     except ModelError as error:
         # The original message is for pods, which retry and use the proxy of the resource.
-        here = "This machine cannot reach it (HTTPS_PROXY counts)." if error.reason == "HubUnreachable" else str(error)
+        here = (
+            "This machine cannot reach it. Behind a proxy, set HTTPS_PROXY."
+            if error.reason == "HubUnreachable"
+            else str(error)
+        )
         raise click.ClickException(
             f"{resource.metadata.name}: {source.hub.repository} on {where}: {here.removesuffix(' It is tried again.')} "
             "--model-dir and --model-config need no hub."

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 _REFUSED: Final = 1
 _STDIN: Final = "<stdin>"
+_HUBS: Final = frozenset({"huggingFace", "modelScope"})
 
 
 @click.command("validate")
@@ -67,8 +68,14 @@ class _Checked:
         else:
             say(f"{file}: {kind} {name} is valid.")
             if self._fit_unknown:
-                again = "-" if file == _STDIN else file
-                say(f"  Whether its model fits was not checked: `pdinference plan -f {again}` says what is missing.")
+                say(f"  Whether its model fits was not checked: {self._how_to_plan()}")
+
+    def _how_to_plan(self) -> str:
+        again = "-" if self._file == _STDIN else self._file
+        model = self._document["spec"]["model"]
+        if model["source"].keys() & _HUBS and not (model.get("architecture") or {}).get("config"):
+            return f"`pdinference plan --online -f {again}` reads its config.json from the hub."
+        return f"`pdinference plan -f {again}` says what is missing."
 
     def as_json(self) -> Json:
         """For programs."""

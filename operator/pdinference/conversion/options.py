@@ -13,8 +13,8 @@ from typing import Any
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES, MAX_VALUES
 from pdinference.checks.options import Release, known_release, listed_version, mismatch
+from pdinference.checks.removed_options import REMOVED, REMOVED_SWITCHES
 from pdinference.conversion.launch import Remark, Unresolved
-from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES
 
 SHORT = {
     "-tp": "tensor-parallel-size",

@@ -14,10 +14,13 @@ from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.model_fields import model_of, source_settings
 from pdinference.conversion.options import Options, parse_options, release_of
 from pdinference.conversion.settings import settings
+from pdinference.planning.memory.split import GPUS_OF_A_HOST
 
 _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollout")
 _PORT = "router.service.port"
-_ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", "role.parallelism.nodes")
+_NODES = "role.parallelism.nodes"
+_COPIES = "role.parallelism.data"
+_ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", _NODES)
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _parallelism(values: Mapping[str, Any]) -> tuple[int, int]:
 
 def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[str, Any], list[Remark]]:
     of_p, of_d = (dict(halves[role].settings) for role in ENGINE_ROLES)
-    remarks = list(_without_stages(of_d))
+    remarks = [*_over_nodes(of_p), *_without_stages(of_d), *_of_one_host(of_d)]
     tree: dict[str, Any] = {}
     for path in dict.fromkeys(path for path in (*of_p, *of_d) if path not in without):
         kind, _, rest = path.partition(".")
@@ -170,6 +173,33 @@ def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
             "decode.parallelism",
             f"Only P can have pipeline stages and several nodes. D gets tensor: {tensor * pipeline} on one node, so as "
             "many GPUs as before.",
+            left_out=False,
+        )
+
+
+def _over_nodes(of_p: dict[str, Any]) -> Iterable[Remark]:
+    """Spread P over several nodes if its pod would need more GPUs than a host has."""
+    tensor, pipeline = _parallelism(of_p)
+    ranks, given = tensor * pipeline, int(of_p.get(_NODES, 1))
+    if ranks // given <= GPUS_OF_A_HOST or int(of_p.get(_COPIES, 1)) > 1:
+        return
+    nodes = next(n for n in range(given + 1, ranks + 1) if ranks % n == 0 and ranks // n <= GPUS_OF_A_HOST)
+    of_p[_NODES] = nodes
+    yield Remark(
+        f"parameter.{_NODES.removeprefix('role.')}",
+        f"A host has at most {GPUS_OF_A_HOST} GPUs, so P gets {nodes} pods on nodes of their own.",
+        left_out=False,
+    )
+
+
+def _of_one_host(of_d: Mapping[str, Any]) -> Iterable[Remark]:
+    tensor, pipeline = _parallelism(of_d)
+    gpus = tensor * pipeline * int(of_d.get(_COPIES, 1))
+    if gpus > GPUS_OF_A_HOST:
+        yield Remark(
+            "decode.parallelism.tensor",
+            f"D takes {gpus} GPUs of one node, and a host has at most {GPUS_OF_A_HOST}. Lower it, with GPUs of more "
+            "memory or a quantized model.",
             left_out=False,
         )
 

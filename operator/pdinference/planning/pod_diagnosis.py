@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pdinference.api.names import GROUP_BROKEN_EXIT, Role
-from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, IMAGE_PULL, NO_MODEL, UNSCHEDULABLE
+from pdinference.api.names import GROUP_BROKEN_EXIT, SERVING_ROLES, Role
+from pdinference.api.v1alpha1.conditions import CONTAINER_CONFIG, CRASH_LOOPING, IMAGE_PULL, NO_MODEL, UNSCHEDULABLE
 from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
@@ -13,6 +13,8 @@ _PULL_REASONS = frozenset({IMAGE_PULL, "ErrImagePull", "RegistryUnavailable", "S
 """Reasons between which the kubelet alternates while an image cannot be pulled (`pkg/kubelet/images`)."""
 _IMAGE_REASONS = _PULL_REASONS | {"InvalidImageName", "ErrImageNeverPull"}
 _PULL_AGAIN = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: |$)', re.ASCII)
+_ABSENT_REFERENCE = re.compile(r'^(secret|configmap) "[^"]*" not found|^couldn\'t find key ', re.ASCII)
+"""The kubelet's words for a variable whose Secret or ConfigMap, or key in it, is absent (`pkg/kubelet`)."""
 _NOT_A_REPOSITORY = re.compile(r"Repo id must be in the form .{1,60}: '(/[^']{1,300})'", re.ASCII)
 """huggingface_hub's words for a model whose name is a path."""
 _BACK_OFF = "CrashLoopBackOff"
@@ -58,13 +60,14 @@ def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAM
         return Diagnosis(
             IMAGE_PULL if problem.reason in _PULL_REASONS else problem.reason,
             f"Pod {pod.name} cannot get the image {problem.image}{_because(_PULL_AGAIN.sub('', problem.message))}. "
-            "Check the image's name and tag, and that the nodes can pull from its registry.",
+            f"Check the image's name and tag, and that the nodes can pull from its registry.{_pull_secrets(pod)}",
         )
     if problem.reason in _CRASH_REASONS:
         return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace))
     if problem.reason in _STARTING | {NO_MODEL}:
         return _before_it_runs(pod, problem, namespace)
-    return Diagnosis(problem.reason, f"Pod {pod.name}: {problem.reason}{_because(problem.message)}.")
+    said = f"Pod {pod.name}: {problem.reason}{_because(problem.message)}."
+    return Diagnosis(problem.reason, f"{said}{_absent_reference(problem, namespace)}")
 
 
 def loops(problem: PodProblem) -> bool:
@@ -116,6 +119,19 @@ def _absent(problem: PodProblem) -> str:
     if not (found := _NOT_A_REPOSITORY.search(problem.last_words)):
         return ""
     return f"The image has no folder {found[1]}: correct spec.model.source.path, or take an image that has it. "
+
+
+def _absent_reference(problem: PodProblem, namespace: str) -> str:
+    """Advice on a Secret or ConfigMap of a variable. The kubelet tries again, so that no edit is needed."""
+    if problem.reason != CONTAINER_CONFIG or not _ABSENT_REFERENCE.search(problem.message):
+        return ""
+    return f" Create it in namespace {namespace}, and the pod starts; or correct its name or key in the spec."
+
+
+def _pull_secrets(pod: PodSummary) -> str:
+    if pod.role not in SERVING_ROLES:
+        return ""
+    return f" If the registry needs a login, set spec.{pod.role}.podTemplate.spec.imagePullSecrets."
 
 
 def _limits(pod: PodSummary) -> str:

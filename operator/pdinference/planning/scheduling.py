@@ -25,6 +25,24 @@ _ADVICE = (
     ),
     (("untolerated taint",), "If these pods may run on the tainted nodes, add {role}.placement.tolerations."),
     (
+        ('persistentvolumeclaim "', '" not found'),
+        (
+            "Create the claim in the namespace of the pods, because a pod cannot use one of another namespace; or "
+            "correct its name."
+        ),
+    ),
+    (
+        ("unbound immediate PersistentVolumeClaims",),
+        "A claim has no volume yet: `kubectl describe pvc` says why.",
+    ),
+    (
+        ("didn't match PersistentVolume's node affinity",),
+        (
+            "The volume of a claim is reachable from other nodes only: compare `kubectl describe pv` with "
+            "{role}.accelerator.products and {role}.placement."
+        ),
+    ),
+    (
         ("didn't match pod affinity rules",),
         "spec.colocation.required places D pods near P pods, and no such node has room.",
     ),

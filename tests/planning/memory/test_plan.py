@@ -117,10 +117,16 @@ def test_offloaded_weights_leave_room() -> None:
     assert known(plain.stage.weights.value) - known(offloaded.stage.weights.value) == 10 * GIB
 
 
+def test_what_if_names_no_pod_with_more_gpus_than_a_host_has() -> None:
+    made = Inputs(spec(parallelism={"tensor": 4}), model_facts(configs.LLAMA_8B))
+    options = [option.change for option in what_if(made, Role.DECODE, plan_role(made, Role.DECODE))]
+    assert [change for change in options if "tensor" in change] == ["parallelism.tensor: 8"]
+
+
 def test_what_if() -> None:
     inputs = Inputs(spec(engine={"enforceEager": False}), model_facts(configs.LLAMA_8B))
     made = plan_role(inputs, Role.DECODE)
-    options = {option.change: option.plan for option in what_if(inputs, made)}
+    options = {option.change: option.plan for option in what_if(inputs, Role.DECODE, made)}
     assert list(options) == [
         "engine.kvCache.dtype: fp8", "parallelism.tensor: 2", "parallelism.tensor: 4", "model.maxModelLength: 4096",
         "enforceEager: true",

@@ -149,7 +149,8 @@ class Synthetic:
     @property
     def _source(self) -> str:
         pace = {0.0: "at an even pace", 1.0: "as a Poisson process"}
-        return f"{self.rate:g} requests/s {pace.get(self.burstiness, f'with burstiness {self.burstiness:g}')}"
+        requests = "request" if self.rate == 1 else "requests"
+        return f"{self.rate:g} {requests}/s {pace.get(self.burstiness, f'with burstiness {self.burstiness:g}')}"
 
 
 def parse_class(text: str, where: str) -> RequestClass:

@@ -28,6 +28,7 @@ OBJECTIVES_MET: Final = "ObjectivesMet"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
+CONTAINER_CONFIG: Final = "CreateContainerConfigError"
 NO_MODEL: Final = "NoUsableModel"
 UNSCHEDULABLE: Final = "Unschedulable"
 PODS_NOT_CREATED: Final = "PodsNotCreated"
@@ -79,6 +80,8 @@ POD_REASONS: Final = FINAL_REASONS | {
     "ContainerCannotRun",
     "StartError",
     "CrashLoopBackOff",
+    # A reason of the kubelet for a container that waits for a Secret or a ConfigMap.
+    CONTAINER_CONFIG,
 }
 """Reasons, known to the operator, for which a pod is not ready."""
 _ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
@@ -87,6 +90,7 @@ _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
 _API_SERVER: Final = "the API server"
 _WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget", PAUSED})
+_METRICS_API: Final = frozenset({"MetricsApiElsewhere", "MetricsApiMissing", "MetricsApiOff", "MetricsApiUnavailable"})
 _STOPPED: Final = FINAL_REASONS | DEADLINE_REASONS | _CHILD | {DEADLINE_EXCEEDED, INVALID}
 
 
@@ -235,7 +239,7 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}) | _METRICS_API,
             "Unknown": frozenset({"Starting", INVALID, PAUSED}),
         },
         foreign="the HorizontalPodAutoscaler",

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from rich.console import Console
 from rich.padding import Padding
@@ -14,12 +13,9 @@ from pdinference.advise.as_json import million
 from pdinference.advise.resource import FIXED
 from pdinference.advise.search import Result
 from pdinference.advise.trial import Keeps
-from pdinference.advise.verdict import Limit, limit_of
+from pdinference.advise.verdict import LONG_S, Limit, limit_of
 from pdinference.cli.narrow import fitted
 from pdinference.performance.calibration import Source
-
-_LONG_S: Final = 20.0
-"""Times above this are in seconds, because the arrangement does not carry the load."""
 
 
 def print_advice(advice: Advice, resource: str, console: Console) -> None:
@@ -175,7 +171,7 @@ _SOURCES = {
 def _ms(seconds: float) -> str:
     if math.isnan(seconds):
         return "-"
-    if seconds >= _LONG_S:
+    if seconds >= LONG_S:
         return f"{seconds:,.0f} s"
     milliseconds = 1000 * seconds
     return f"{milliseconds:,.0f}" if milliseconds >= 20 else f"{milliseconds:.1f}"

@@ -37,12 +37,19 @@ def read_model(
 def _absent(source: ModelSource, folder: Path | None) -> str:
     if folder is not None:
         return f"{folder} has no config.json."
-    hub = source.hugging_face or source.model_scope
-    what = hub.repository if hub else source.path or "the model"
-    ask = (
-        "Use --online to ask the hub, --model-dir" if hub else "Copy it out of a pod or its image, and use --model-dir"
-    )
+    what, ask = _place(source)
+    job = "" if source.path else " In a cluster, a Job reads it with spec.model.inspect: true."
     return (
-        f"The plan needs config.json of {what}, and this machine has none. {ask} for its folder, or --model-config for "
-        "the file; or put the members of config.json into spec.model.architecture.config."
+        f"The plan needs config.json of {what}, and this machine has none. {ask} --model-dir for its folder, or "
+        "--model-config for the file; or put the members of config.json into spec.model.architecture.config."
+        f"{job}"
     )
+
+
+def _place(source: ModelSource) -> tuple[str, str]:
+    """Where the model is, and how to get its config.json from there."""
+    if hub := source.hugging_face or source.model_scope:
+        return hub.repository, "Use --online to ask the hub,"
+    if claim := source.persistent_volume_claim:
+        return f"the model in the claim {claim.claim_name}", "Copy it out of the volume, and use"
+    return source.path or "the model", "Copy it out of a pod or its image, and use"

@@ -15,7 +15,8 @@ from pdinference.cli.plan.comparison import comparison_lines
 from pdinference.cli.plan.figures import GIB, count, gib
 from pdinference.cli.plan.gpus import gpu_table
 from pdinference.cli.plan.moved import moved_lines
-from pdinference.planning.memory import Inputs, RolePlan, instance, least_memory, one_request, what_if
+from pdinference.planning.condition_changes import ROLE_WORDS
+from pdinference.planning.memory import Inputs, RolePlan, fits, instance, least_memory, one_request, what_if
 
 _BAR = 64
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
@@ -33,6 +34,8 @@ def print_plan(answer: Answer, console: Console) -> None:
     metadata = answer.resource.metadata
     console.print(f"[bold]{metadata.namespace}/{metadata.name}[/bold]", markup=True)
     for role, plan in answer.plans.items():
+        console.print(_indented(_summary(role, plan, gpus_compared=bool(answer.common_gpus[role]))))
+    for role, plan in answer.plans.items():
         console.print()
         for part in _role(role, plan, answer):
             console.print(_fitted(part, console))
@@ -44,6 +47,19 @@ def print_plan(answer: Answer, console: Console) -> None:
     ):
         for part in lines:
             console.print(_indented(part) if isinstance(part, str) else _fitted(part, console))
+
+
+def _summary(role: Role, plan: RolePlan, *, gpus_compared: bool) -> str:
+    """Whether a role fits, in a line."""
+    name, length = ROLE_WORDS[role], plan.settings.max_length
+    fit = fits(plan)
+    if fit is None or length is None:
+        why = "no product is named; the table below has common GPUs" if gpus_compared else "the reasons are below"
+        return f"{name}: it is not known whether the model fits: {why}."
+    if not fit:
+        return f"{name}: the model does not fit: one request of {length:,} tokens needs more memory than there is."
+    room = instance.concurrency(plan).value or 0
+    return f"{name}: the model fits, with room for {room:,.2f} requests of {length:,} tokens in each instance."
 
 
 def _fitted(part: RenderableType, console: Console) -> RenderableType:
@@ -61,7 +77,7 @@ def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType
     if (bar := _bar(plan)) is not None:
         yield bar
     yield from map(_indented, _answers(plan))
-    yield _what_if(answer.inputs, plan)
+    yield _what_if(answer.inputs, role, plan)
 
 
 def _indented(line: str) -> Padding:
@@ -159,14 +175,17 @@ def _answers(plan: RolePlan) -> Iterator[str]:
     if plan.largest_length.value is not None:
         yield f"What is the largest length? {plan.largest_length.value:,.0f} tokens for one request alone."
     if plan.concurrency.value is not None and plan.concurrency.value < 1:
-        yield "So this does not fit: not even one request of that length. What would change it:"
+        yield (
+            "So the model does not fit. With config.json in spec.model.architecture.config, `pdinference validate` "
+            "names changes that are sufficient."
+        )
 
 
-def _what_if(inputs: Inputs, plan: RolePlan) -> Table:
+def _what_if(inputs: Inputs, role: Role, plan: RolePlan) -> Table:
     table = Table(title="what if", title_justify="left")
     for column in ("change", "weights", "KV cache", "KV tokens", "concurrency", "largest length"):
         table.add_column(column, justify="left" if column == "change" else "right", no_wrap=column != "change")
-    rows = [("as it is", plan), *((option.change, option.plan) for option in what_if(inputs, plan))]
+    rows = [("as it is", plan), *((option.change, option.plan) for option in what_if(inputs, role, plan))]
     for change, other in rows:
         table.add_row(
             change, gib(other.stage.weights), gib(other.stage.kv_cache), count(other.tokens),

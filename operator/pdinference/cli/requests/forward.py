@@ -51,11 +51,14 @@ class Forward:
                 connection.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: some releases of Python print a traceback when the task of a coroutine that was passed to
+        # start_server is cancelled (3.11.7 and 3.12.1, for example).
+        task = asyncio.create_task(self._carry(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with self._api.websocket(self._path, _PROTOCOL, ports=str(self._port)) as socket:
                 up = asyncio.create_task(_send(reader, socket))

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import Figure, derived, unknown
 from pdinference.planning.memory.plan import NO_LENGTH, Inputs, RolePlan, plan_settings
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.split import tensor_sizes
+from pdinference.planning.memory.split import GPUS_OF_A_HOST, tensor_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,13 @@ class WhatIf:
     plan: RolePlan
 
 
-def what_if(inputs: Inputs, plan: RolePlan) -> tuple[WhatIf, ...]:
+def what_if(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[WhatIf, ...]:
     """The changes that most often help.
 
-    FP8 KV cache, two and four times the tensor parallelism, half the length, no CUDA graphs.
+    FP8 KV cache, two and four times the tensor parallelism if a host has the GPUs, half the length, no CUDA graphs.
     """
-    return tuple(WhatIf(change, plan_settings(inputs, settings, plan.memory)) for change, settings in _changes(plan))
+    changes = _changes(inputs.spec, role, plan)
+    return tuple(WhatIf(change, plan_settings(inputs, settings, plan.memory)) for change, settings in changes)
 
 
 def one_request(plan: RolePlan) -> Figure:
@@ -65,12 +68,13 @@ def fits(plan: RolePlan) -> bool | None:
     return plan.blocks.value >= kv.blocks_per_request(groups, settings, settings.max_length)
 
 
-def _changes(plan: RolePlan) -> list[tuple[str, Settings]]:
+def _changes(spec: Spec, role: Role, plan: RolePlan) -> list[tuple[str, Settings]]:
     settings, facts = plan.settings, plan.facts
     changes = []
     if settings.kv_bytes > 1:
         changes.append(("engine.kvCache.dtype: fp8", replace(settings, kv_bytes=1)))
-    more = [2 * settings.tensor, 4 * settings.tensor] if not settings.cpu else []
+    of_a_host = [times for times in (2, 4) if times * spec.devices_per_pod(role) <= GPUS_OF_A_HOST]
+    more = [times * settings.tensor for times in of_a_host] if not settings.cpu else []
     changes += [(f"parallelism.tensor: {n}", settings.with_tensor(n)) for n in more if n in tensor_sizes(facts)]
     if settings.max_length and settings.max_length > 1:
         half = settings.max_length // 2

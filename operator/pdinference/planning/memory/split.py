@@ -1,12 +1,15 @@
 """Whether a model can be split over devices as in a spec: the checks of vLLM at its start."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.planning.memory.model.shape import ModelFacts
 
+GPUS_OF_A_HOST: Final = 8
+"""The most GPUs that a host has. A pod gets all of its devices from one host."""
 _LARGEST = 64
 """Largest tensor-parallel size that the resource takes."""
 

@@ -14,10 +14,7 @@ from pdinference.planning.memory.comparison.gpu_pools import Plans, Pool, pools_
 from pdinference.planning.memory.comparison.result import Compared, Comparison, Holding, Servers, times, total
 from pdinference.planning.memory.plan import Inputs, RolePlan, plan_settings
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.split import tensor_sizes
-
-_GPUS_OF_A_HOST = 8
-"""GPUs of a common host: the largest tensor-parallel size of an ordinary server, unless P or D has a larger one."""
+from pdinference.planning.memory.split import GPUS_OF_A_HOST, tensor_sizes
 
 
 def compare(inputs: Inputs, plans: Plans) -> Comparison:
@@ -52,7 +49,7 @@ def _options(inputs: Inputs, plans: Plans, pool: Pool) -> list[RolePlan]:
     role = Role.DECODE if Role.DECODE in pool.instances else Role.PARAMETER
     base = _unsplit_settings(plans, plans[role].settings, inputs)
     gpus = sum(pool.instances.values())
-    largest = max(_GPUS_OF_A_HOST, *(plan.settings.tensor for plan in plans.values()))
+    largest = max(GPUS_OF_A_HOST, *(plan.settings.tensor for plan in plans.values()))
     expert = inputs.spec.of(role).parallelism.expert
     found = []
     for tensor in tensor_sizes(inputs.facts):
