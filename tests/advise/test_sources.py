@@ -50,7 +50,8 @@ def test_an_own_calibration_of_a_mixture_has_the_errors_that_were_measured_with_
     mixture = built(configs.QWEN3_30B_A3B, Layout(GROUP), own(configs.QWEN3_30B_A3B))
     assert mixture.source is Source.INTERPOLATED
     dense = built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B))
-    assert mixture.errors.tpot_p50 == 2 * dense.errors.tpot_p50 == 0.1
+    assert mixture.errors.tpot_p50 == 0.1 > dense.errors.tpot_p50
+    assert mixture.errors.gap_p99 > dense.errors.gap_p99
 
 
 def test_an_fp8_kv_cache_was_measured_with_p_and_d_alone() -> None:
