@@ -38,27 +38,26 @@ _LEAST_PROMPT: Final = 512
 
 def main() -> None:
     """Print each constant, and that of the calibration."""
-    for name, found in vars_of(determined()):
+    for name, found in constants_of(determined()):
         print(f"{name} = {found:.3g}, built in: {getattr(H200, name):.3g}")
 
 
 def determined() -> Calibration:
     """The calibration of the H200 with these constants determined anew."""
-    found = replace(H200, prefill_layer=prefill_layer())
-    found = replace(found, start=0.0)
+    found = replace(H200, prefill_layer=_prefill_layer(), start=0.0)
     found = replace(found, start=fmean(_late(each, found) for each in (_EARLIER, _WHOLE, _PARTS)))
     found = _fitted(found, ("kv8",), [(*_KV8, point) for point in _of_kind(_KV8[0], "decode")])
     eight = chain(_prompts(_WEIGHTS8[0]), _of_kind(_WEIGHTS8[0], "decode"))
     return _fitted(found, ("compute8", "layer8"), [(*_WEIGHTS8, point) for point in eight])
 
 
-def vars_of(calibration: Calibration) -> Iterator[tuple[str, float]]:
+def constants_of(calibration: Calibration) -> Iterator[tuple[str, float]]:
     """The constants that are determined here."""
     for name in ("prefill_layer", "start", "kv8", "compute8", "layer8"):
         yield name, getattr(calibration, name)
 
 
-def prefill_layer() -> float:
+def _prefill_layer() -> float:
     """Seconds of a layer in a step with prompt tokens: what a long prompt takes longer in more steps."""
     alone = {point.tokens: point.seconds for point in _of_kind(_WHOLE, "prompt")}
     each = []
@@ -66,7 +65,7 @@ def prefill_layer() -> float:
         more = math.ceil(point.tokens / _PARTS.step_tokens) - math.ceil(point.tokens / _WHOLE.step_tokens)
         if point.tokens >= _WHOLE.step_tokens:
             each.append((point.seconds - alone[point.tokens]) / more)
-    return (median(each) - H200.step) / CONFIG["num_hidden_layers"]
+    return (median(each) - H200.step) / model_facts(CONFIG).layers
 
 
 def _prompts(measured: Measurement) -> Iterator[Point]:

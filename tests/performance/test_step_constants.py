@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks.advise.step_constants import determined, vars_of
+from benchmarks.advise.step_constants import constants_of, determined
 from pdinference.performance.calibration import H200
 
 
 def test_the_built_in_constants_are_those_of_the_measured_steps() -> None:
-    found, built_in = dict(vars_of(determined())), dict(vars_of(H200))
+    found, built_in = dict(constants_of(determined())), dict(constants_of(H200))
     assert built_in == pytest.approx(found, rel=0.01)
