@@ -26,10 +26,11 @@ from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
-from pdinference.cli.output import say, wrap_error
+from pdinference.cli.output import say
 from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
+from pdinference.cli.program import Program
 from pdinference.cli.requests.bench import bench_command
 from pdinference.cli.requests.chat import chat_command
 from pdinference.cli.restart import restart_command
@@ -65,18 +66,7 @@ def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[
     return found
 
 
-class _Program(click.Group):
-    """Wraps messages of errors at words."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.ClickException as error:
-            wrap_error(error)
-            raise
-
-
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pdinference")
 def main() -> None:
     """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""
