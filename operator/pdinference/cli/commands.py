@@ -19,8 +19,9 @@ from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
-from pdinference.cli.documents import documents, files_option, problems_told
+from pdinference.cli.documents import documents, problems_told
 from pdinference.cli.explain.command import explain_command
+from pdinference.cli.file_options import files_option
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
@@ -87,7 +88,7 @@ def crd(names_: tuple[str, ...]) -> None:
 
 
 @main.command("render")
-@files_option
+@files_option()
 @click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @installation
 def render_command(sources: tuple[IO[str], ...], namespace: str | None, settings: RenderSettings) -> None:

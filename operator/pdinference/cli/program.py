@@ -37,7 +37,7 @@ class Program(click.Group):
 def _writes_reported() -> Iterator[None]:
     """Exit with status 1 if standard output cannot be written, without a message if its reader left (`... | head`)."""
     if sys.stdout is None:  # it was closed
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     try:
         try:
             yield

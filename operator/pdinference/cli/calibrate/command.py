@@ -7,7 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from pdinference.cli.documents import file_option, one_document, problems_told
+from pdinference.cli.documents import one_document, problems_told
+from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
 from pdinference.cli.output import say
 from pdinference.manifests import RenderSettings
@@ -29,7 +30,7 @@ def calibrate_group() -> None:
 
 
 @calibrate_group.command("measure")
-@file_option
+@file_option()
 @click.option(
     "--model-dir", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder with config.json."
 )
@@ -100,7 +101,7 @@ def _print_job(
 
 @calibrate_group.command("fit")
 @click.argument("raw", type=click.File(encoding="utf-8"))
-@click.option("-f", "--file", "source", type=click.File(encoding="utf-8"), help="PDInference, if RAW names none.")
+@file_option("PDInference, if RAW names none.", required=False)
 @click.option(
     "--model-config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="config.json, if RAW has none."
 )
