@@ -42,7 +42,7 @@ class Forward:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
         """The local port, while it listens."""
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
@@ -51,11 +51,13 @@ class Forward:
                 connection.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: of a coroutine, asyncio in Python 3.11.7 prints a traceback when it is cancelled.
+        connection = asyncio.create_task(self._connected(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
         try:
             async with self._api.websocket(self._path, _PROTOCOL, ports=str(self._port)) as socket:
                 up = asyncio.create_task(_send(reader, socket))
