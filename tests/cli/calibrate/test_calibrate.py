@@ -124,6 +124,20 @@ def test_a_measurement_with_a_fault_is_refused(tmp_path: Path, changes: dict[str
     assert message in result.output
 
 
+def test_a_file_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
+    result = run("fit", raw(tmp_path), "-o", str(tmp_path / "absent/calibration.yaml"))
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        f"Error: {tmp_path}/absent/calibration.yaml cannot be written: No such file or directory.\n"
+    )
+
+
+def test_a_python_that_does_not_exist_is_an_error_in_words(files: tuple[str, str]) -> None:
+    result = run("measure", "-f", files[0], "--model-config", files[1], "--local", "--python", "/absent/python")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: --python: /absent/python cannot be run: No such file or directory.\n"
+
+
 def test_a_log_without_a_measurement_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "raw.log"
     file.write_text("vLLM did not start\n", encoding="utf-8")

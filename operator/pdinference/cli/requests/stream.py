@@ -194,7 +194,7 @@ async def _check(response: aiohttp.ClientResponse) -> None:
         return
     text = await response.text(errors="replace")
     try:
-        found = decoded(text.encode(), dict[str, Any])
+        found: Json = decoded(text.encode(), dict[str, Any])
         message = _message(found.get("error") or found)
     except NotJsonError:
         message = plain(text, 300)
