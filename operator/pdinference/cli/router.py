@@ -174,7 +174,7 @@ def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
     per_minute, separator, concurrent = limits.partition(":")
     if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
         raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS")
-    if "0" in (per_minute, concurrent):
+    if any(part and not int(part) for part in (per_minute, concurrent)):
         raise click.BadParameter(f"{text!r}: a limit must be at least 1")
     return name, KeyLimits(*(int(part) if part else None for part in (per_minute, concurrent)))
 
