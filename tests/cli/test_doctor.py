@@ -15,6 +15,7 @@ from pdinference.cli.doctor.finding import ok, problem, unknown
 from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.text import print_report
 from tests.cli.kubeconfig import KUBECONFIG
+from tests.cli.served_cluster import ServedCluster
 from tests.conftest import REPOSITORY
 from tests.http_server import served
 
@@ -69,3 +70,16 @@ async def test_the_deployments_of_operators_are_listed_once(tmp_path: Path) -> N
         result = await asyncio.to_thread(CliRunner().invoke, main, words)
     assert "No Deployment of the operator was found." in result.stdout
     assert asked["/apis/apps/v1/deployments"] == 1
+
+
+async def test_a_resource_that_does_not_exist_is_named_with_its_namespace(tmp_path: Path) -> None:
+    cluster = ServedCluster()
+
+    async def no_deployments(_request: web.Request) -> web.Response:
+        return web.json_response({"items": []})
+
+    cluster.routes.append(web.get("/apis/apps/v1/deployments", no_deployments))
+    async with cluster.running(tmp_path):
+        found = await cluster.run("doctor", "qwen")
+    assert found.exit_code == 1
+    assert found.stderr.startswith("Error: The namespace team-a has no PDInference qwen.")

@@ -5,6 +5,7 @@ import secrets
 import click
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cli.chosen import chosen
 from pdinference.cli.doctor.bandwidth.jobs import Run
 from pdinference.cli.doctor.bandwidth.measure import Measurement, MeasurementError, measure, missing_right
 from pdinference.cli.doctor.bandwidth.outcome import NoResultError
@@ -20,7 +21,6 @@ from pdinference.cli.installed import installed, operators
 from pdinference.cli.listing import Listing
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.host_local import devices_of_first
 from pdinference.manifests import RenderSettings
@@ -57,7 +57,7 @@ async def _subject(
     api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings, deployments: Listing
 ) -> Subject:
     stored = isinstance(which, str)
-    document = await api.get(RESOURCE.path(namespace, which)) if isinstance(which, str) else which
+    document = await chosen(api, namespace, which) if isinstance(which, str) else which
     found = await installed(api, namespace, settings, deployments)
     with problems_told(document, "the API server" if stored else "the file"):
         return subject_of(document, found.settings, stored=stored)
