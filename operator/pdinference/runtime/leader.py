@@ -79,7 +79,7 @@ class Leader:
     async def acquire(self) -> None:
         """Wait until this process is the leader."""
         # After an answer that came too late to renew in time, the Lease is renewed first.
-        while not (await self._attempt() and self._age < self._timing.renew_deadline):  # noqa: ASYNC110 - others set no events
+        while not await self._attempt() or self._age >= self._timing.renew_deadline:  # noqa: ASYNC110 - as below
             await asyncio.sleep(self._timing.retry * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
         self._elected = True
         self._on_change(True)
@@ -94,7 +94,7 @@ class Leader:
         try:
             while True:
                 async with asyncio.timeout_at(self._renewed + self._timing.renew_deadline):
-                    while not await self._attempt():  # noqa: ASYNC110 - likewise
+                    while not await self._attempt():  # noqa: ASYNC110 - other processes set no events here
                         await asyncio.sleep(self._timing.retry)
                 await asyncio.sleep(self._timing.retry)
         except TimeoutError:
