@@ -19,7 +19,7 @@ from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
-from pdinference.cli.documents import documents, problems_told
+from pdinference.cli.documents import documents, problems_reported
 from pdinference.cli.explain.command import explain_command
 from pdinference.cli.file_options import files_option
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
@@ -95,7 +95,7 @@ def render_command(sources: tuple[IO[str], ...], namespace: str | None, settings
     """Print the objects that the operator would apply, without a cluster."""
     for source in sources:
         for document in documents(source, namespace):
-            with problems_told(document, source.name):
+            with problems_reported(document, source.name):
                 _print_rendered(document, source.name, settings)
 
 

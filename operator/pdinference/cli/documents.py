@@ -56,7 +56,7 @@ def _kind_of(document: dict[str, Any]) -> str:
 
 
 @contextmanager
-def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
+def problems_reported(document: dict[str, Any], file: str) -> Iterator[None]:
     """Exit with a message that lists all problems of a document."""
     try:
         yield

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pdinference.models.hubs.hub import Hub
     from pdinference.models.progress import Progress
 
-_TELL_EVERY_S = 10.0
+_PROGRESS_INTERVAL_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 _hub_option = click.option("--hub", type=click.Choice(["huggingFace", "modelScope"]), help="Hub of the model.")
@@ -152,7 +152,7 @@ def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> Non
 
     try:
         if job is None:
-            _told(work, progress)
+            _run_logged(work, progress)
         else:
             from pdinference.models.job import reported  # noqa: PLC0415
 
@@ -163,10 +163,10 @@ def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> Non
     click.echo(json.dumps(progress.as_json(), sort_keys=True))
 
 
-def _told(work: Callable[[], None], progress: "Progress") -> None:
+def _run_logged(work: Callable[[], None], progress: "Progress") -> None:
     """Run the work, and log its progress at intervals."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)
-        while wait([running], timeout=_TELL_EVERY_S).not_done:
+        while wait([running], timeout=_PROGRESS_INTERVAL_S).not_done:
             click.echo(json.dumps(progress.as_json(), sort_keys=True), err=True)
         running.result()

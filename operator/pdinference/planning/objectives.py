@@ -43,7 +43,7 @@ class Objectives:
 
     @property
     def stated(self) -> str:
-        """All of them as text, to tell whether numbers belong to them."""
+        """All of them as text, which shows whether numbers belong to them."""
         limits = {"ttft": self.ttft, "itl": self.itl}
         named = (f"{name} {1000 * limit:g}ms" for name, limit in limits.items() if limit is not None)
         return f"{', '.join(named)}, p{self.percentile:g}"

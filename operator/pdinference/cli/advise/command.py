@@ -12,7 +12,7 @@ import yaml
 from pdinference.api.validation import validated
 from pdinference.cli.advise.load import LoadOptions, load_options
 from pdinference.cli.calibrate.files import read_calibration
-from pdinference.cli.documents import one_document, problems_told
+from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.file_options import file_option
 from pdinference.cli.history.live import live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
@@ -108,7 +108,7 @@ def _question(document: "Json", file: str, load: LoadOptions, model: ModelOption
     from pdinference.advise.ways import parse_transports  # noqa: PLC0415
     from pdinference.planning.objectives import Objectives  # noqa: PLC0415
 
-    with problems_told(document, file):
+    with problems_reported(document, file):
         resource = validated(document)
     own = tuple(read_calibration(file) for file in wishes.calibrations)
     offer = parse_offer(

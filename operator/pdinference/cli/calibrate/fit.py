@@ -10,7 +10,7 @@ import yaml
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.calibrate.files import read_measurement
 from pdinference.cli.calibrate.model import ROLE, Json, aggregated, settings_of, with_config
-from pdinference.cli.documents import one_document, problems_told
+from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.output import say
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.performance.calibration_file import CalibrationFile, file_of, shape_of
@@ -113,7 +113,7 @@ def _measured(
     document = aggregated(one_document(source)) if source else measurement.about.get("resource")
     if not isinstance(document, dict):
         raise click.ClickException(f"{raw.name} names no PDInference. Add -f FILE.")
-    with problems_told(document, raw.name if source is None else source.name):
+    with problems_reported(document, raw.name if source is None else source.name):
         return with_config(document, None, model_config, measurement.config)
 
 

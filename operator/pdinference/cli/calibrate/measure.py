@@ -13,7 +13,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.calibrate.job import job_name, manifests
 from pdinference.cli.calibrate.model import ROLE, aggregated, settings_of, with_config
 from pdinference.cli.doctor.subject import subject_of
-from pdinference.cli.documents import one_document, problems_told
+from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.engine.command import script
 from pdinference.engine.step_measurement import SCRIPT, measuring_options
@@ -45,7 +45,7 @@ def measuring(source: IO[str], model_dir: Path | None, model_config: Path | None
         ClickException: The resource is not valid, or its config.json is missing, not usable or too long.
     """
     document = aggregated(one_document(source))
-    with problems_told(document, source.name):
+    with problems_reported(document, source.name):
         resource, config = with_config(document, model_dir, model_config)
     own = settings_of(resource, config)
     options = measuring_options(

@@ -16,7 +16,7 @@ from pdinference.cli.doctor.reading import read_facts
 from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, shape_of, way_of
-from pdinference.cli.documents import problems_told
+from pdinference.cli.documents import problems_reported
 from pdinference.cli.installed import installed, operators
 from pdinference.cli.listing import Listing
 from pdinference.cluster.client import ApiServer, Json
@@ -59,7 +59,7 @@ async def _subject(
     stored = isinstance(which, str)
     document = await chosen(api, namespace, which) if isinstance(which, str) else which
     found = await installed(api, namespace, settings, deployments)
-    with problems_told(document, "the API server" if stored else "the file"):
+    with problems_reported(document, "the API server" if stored else "the file"):
         return subject_of(document, found.settings, stored=stored)
 
 

@@ -7,7 +7,7 @@ import click
 
 from pdinference.api.validation import validated
 from pdinference.cli.chosen import chosen, name_argument
-from pdinference.cli.documents import documents, problems_told
+from pdinference.cli.documents import documents, problems_reported
 from pdinference.cli.file_options import files_option
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
@@ -37,7 +37,7 @@ def plan_command(
         raise click.UsageError("Write NAME or -f FILE, not both.")
     found = []
     for document, place in _documents(sources, name, live(name or "")):
-        with problems_told(document, place):
+        with problems_reported(document, place):
             resource = validated(document)
         _warn_of_adapters(resource, place)
         answer = _answer(resource, model, (document.get("status") or {}).get("model"))
