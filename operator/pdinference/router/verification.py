@@ -286,7 +286,7 @@ class Verifier(Collector):
         return result is None or passed >= self._pause(faults) or self._is_doubted
 
     def _pause(self, faults: int) -> float:
-        """Seconds until the next canary at rest, after a number of faults, if no D pod that gets requests is untried."""
+        """Seconds until the next canary at rest after a number of faults, if no D pod that gets requests is untried."""
         if faults:  # it may have ended
             return min(_tried_again(faults), _REPEATED_S)
         return max(_REPEATED_S, min(self._rare, _SELDOM_S))
