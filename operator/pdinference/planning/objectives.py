@@ -103,7 +103,7 @@ class Attainment:
             percentile: Share of the requests that should keep it, in percent.
             before: Whether it was missed before; None if that is unknown.
         """
-        allowed = self.requests * (1 - percentile / 100)
+        allowed = round(self.requests * (100 - percentile) / 100, 6)  # 99.9 is no binary fraction
         if self.missed <= allowed:
             return False
         if before is None:
