@@ -30,6 +30,7 @@ RESOURCE = {
         "parameter": {"accelerator": {"products": ["NVIDIA-L40S"]}},
     },
 }
+POINTS = [point.model_dump(by_alias=True) for point in measured(H200, 0.0)]
 
 
 def run(*words: str) -> Any:
@@ -81,7 +82,7 @@ def raw(tmp_path: Path, **changes: Any) -> str:
         "vllm": "0.32.0",
         "date": "2026-11-23",
         "stepTokens": 8192,
-        "points": [point.model_dump(by_alias=True) for point in measured(H200, 0.0)],
+        "points": POINTS,
         "overheads": [{"tokens": 100, "seconds": 0.002}],
         "tokenCpu": 0.00004,
         **changes,
@@ -115,12 +116,16 @@ def test_a_product_without_known_peaks_needs_them(tmp_path: Path) -> None:
         ({"stepTokens": 0}, "stepTokens"),
         ({"more": 1}, "more"),
         ({"about": {}}, "names no PDInference"),
+        (
+            {"points": [{**POINTS[0], "kind": "prompt", "tokens": 0}, *POINTS]},
+            "points.0: A prompt has at least one token.",
+        ),
         ({"about": {"resource": {}}}, "A resource without a kind without a name is not valid"),
     ],
 )
 def test_a_measurement_with_a_fault_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     result = run("fit", raw(tmp_path, **changes))
-    assert result.exit_code == 1
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit), "no traceback"
     assert message in result.output
 
 
