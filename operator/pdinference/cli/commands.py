@@ -27,6 +27,7 @@ from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
+from pdinference.cli.option_types import NumberRange, object_option
 from pdinference.cli.output import say
 from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
@@ -43,15 +44,6 @@ from pdinference.cli.validate import validate_command
 from pdinference.manifests import RenderSettings, render
 
 _HIGHEST_PRICE = 1_000_000
-
-
-def _service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    namespace, _, name = value.partition("/")
-    if not (namespace and name):
-        raise click.BadParameter("write NAMESPACE/NAME")
-    return namespace, name
 
 
 def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -121,7 +113,7 @@ def _print_rendered(document: dict[str, Any], file: str, settings: RenderSetting
 @click.option("--workers", type=click.IntRange(1), default=8, show_default=True, help="Concurrent reconciles.")
 @click.option(
     "--resync-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=600,
     show_default=True,
     help="Interval of complete lists, which correct missed watch events.",
@@ -136,15 +128,13 @@ def _print_rendered(document: dict[str, Any], file: str, settings: RenderSetting
 )
 @installation
 @tls_options
-@click.option(
+@object_option(
     "--metrics-service",
-    metavar="NAMESPACE/NAME",
-    callback=_service,
-    help="Service of this operator in the APIService for external metrics.  [default: serve no metrics]",
+    "Service of this operator in the APIService for external metrics.  [default: serve no metrics]",
 )
 @click.option(
     "--scrape-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=5,
     show_default=True,
     help="Interval of reading the load of autoscaled pods.",

@@ -8,6 +8,7 @@ import click
 
 from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
+from pdinference.cli.option_types import NumberRange
 from pdinference.manifests import RenderSettings
 
 
@@ -61,11 +62,11 @@ def measure_command(
     "--model-config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="config.json, if RAW has none."
 )
 @click.option("--product", default="", help="Value of the node label.  [default: D's first product]")
-@click.option("--peak-tflops", type=click.FloatRange(0, 1e6, min_open=True), help="Peak in 16 bits, without sparsity.")
-@click.option("--bandwidth-gbs", type=click.FloatRange(0, 1e6, min_open=True), help="Peak of the device's memory.")
+@click.option("--peak-tflops", type=NumberRange(0, 1e6, min_open=True), help="Peak in 16 bits, without sparsity.")
+@click.option("--bandwidth-gbs", type=NumberRange(0, 1e6, min_open=True), help="Peak of the device's memory.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0.01, 10),
+    type=NumberRange(0.01, 10),
     default=0.25,
     show_default=True,
     help="Error that a tenth of the times may exceed; none may have twice as much.",
