@@ -7,19 +7,16 @@ from click.testing import CliRunner
 from pdinference.cli.commands import main
 
 
-def ranges(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.FloatRange]]:
-    """Each option of the program with a range of numbers, with the words before its value."""
+def numbers(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The words before each number with a fraction that an option takes."""
     if isinstance(command, click.Group):
-        return [one for name, sub in command.commands.items() for one in ranges(sub, (*path, name))]
-    return [
-        ((*path, parameter.opts[-1]), parameter.type)
-        for parameter in command.params
-        if isinstance(parameter.type, click.FloatRange) and "advise" not in path
-    ]
+        return [words for name, sub in command.commands.items() for words in numbers(sub, (*path, name))]
+    options = [one for one in command.params if isinstance(one.type, click.types.FloatParamType)]
+    return [(*path, option.opts[-1]) for option in options if "advise" not in path]
 
 
-@pytest.mark.parametrize(("words", "kind"), [pytest.param(*one, id=" ".join(one[0])) for one in ranges(main)])
-def test_nan_is_in_no_range(words: tuple[str, ...], kind: click.FloatRange) -> None:
+@pytest.mark.parametrize("words", numbers(main), ids=" ".join)
+def test_nan_is_in_no_range(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*words, "nan"])
     assert (result.exit_code, type(result.exception)) == (2, SystemExit)
     assert f"Invalid value for '{words[-1]}': nan is not a number." in result.output
