@@ -20,6 +20,9 @@ class FakeRouter:
 
     def __init__(self, cluster: ServedCluster) -> None:
         self.words = ["KV", " cache", " \x1b[31mkeeps", " keys."]
+        self.events: list[bytes] | None = None
+        """Data of the events of an answer, in place of those of the words."""
+        self.models = b'{"data": [{"id": "llama"}, {"id": "llama-sql"}]}'
         self.stall = 0.0
         """Seconds without a token amid each answer."""
         self.ends = True
@@ -46,7 +49,7 @@ class FakeRouter:
 
     async def _models(self, request: web.Request) -> web.Response:
         self.keys.append(request.headers.get("Authorization", ""))
-        return web.json_response({"data": [{"id": "llama"}, {"id": "llama-sql"}]})
+        return web.Response(body=self.models, content_type="application/json")
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -66,7 +69,9 @@ class FakeRouter:
         assert body["stream_options"] == {"include_usage": True}
         response = web.StreamResponse(headers={"X-PDInference-Prefill": "parameter"})
         await response.prepare(request)
-        for number, word in enumerate(self.words):
+        for event in self.events or ():
+            await response.write(b"data: " + event + b"\n\n")
+        for number, word in enumerate(self.words if self.events is None else ()):
             choice = {"delta": {"content": word}} if "messages" in body else {"text": word}
             await response.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
             await asyncio.sleep(self.stall if number == len(self.words) // 2 else 0)

@@ -44,6 +44,8 @@ class ServedCluster:
         self.queries: list[dict[str, str]] = []
         self.pod_port = 0
         """What listens in each pod."""
+        self.rests = 0
+        """Number of the next lists of resources that are refused with 503."""
         self.answers = asyncio.Event()
         """Without it, lists of resources get no answer."""
         self.answers.set()
@@ -86,6 +88,9 @@ class ServedCluster:
 
     async def _list_resources(self, _request: web.Request) -> web.Response:
         await self.answers.wait()
+        if self.rests:
+            self.rests -= 1
+            return _refused(503, "the server rests")
         return web.json_response({"items": self.resources})
 
     async def _resource(self, request: web.Request) -> web.Response:

@@ -151,6 +151,36 @@ async def test_an_answer_that_breaks_off_is_an_error(served: Served) -> None:
     assert found.stderr == "Error: The answer broke off.\n"
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"no JSON",
+        b"[]",
+        b"\xff",
+        b"[" * 5000,
+        b'{"choices": 3}',
+        b'{"choices": {"a": 1}}',
+        b'{"choices": [3]}',
+        b'{"choices": [{"delta": []}]}',
+        b'{"choices": [], "usage": {"prompt_tokens": "many"}}',
+        b'{"choices": [], "usage": 3}',
+    ],
+)
+async def test_an_event_of_another_form_is_an_error(served: Served, event: bytes) -> None:
+    served.router.events = [event]
+    found = await served.cluster.run("chat", "Hi")
+    assert found.exit_code == 1
+    assert found.stderr == "Error: The answer has an event that is not as vLLM writes it.\n"
+
+
+@pytest.mark.parametrize("models", [b"{", b"[]", b'{"data": [3]}', b'{"data": 3}', b'{"data": [{}]}'])
+async def test_a_list_of_models_of_another_form_is_an_error(served: Served, models: bytes) -> None:
+    served.router.models = models
+    found = await served.cluster.run("chat", "Hi")
+    assert found.exit_code == 1
+    assert found.stderr == "Error: The router's list of models is not as vLLM writes it.\n"
+
+
 async def test_what_keeps_from_reaching_the_router_is_named(served: Served) -> None:
     served.cluster.forward_refusal = 403
     found = await served.cluster.run("chat", "Hi")

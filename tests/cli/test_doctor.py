@@ -1,9 +1,12 @@
 """`pdinference doctor`: its options, and what it prints. tests/integration/test_doctor.py has a real API server."""
 
+import asyncio
+from collections import Counter
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -12,6 +15,9 @@ from pdinference.cli.doctor.finding import ok, problem, unknown
 from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.text import print_report
 from tests.cli.kubeconfig import KUBECONFIG
+from tests.cli.served_cluster import ServedCluster
+from tests.conftest import REPOSITORY
+from tests.http_server import served
 
 
 @pytest.mark.parametrize(
@@ -48,3 +54,32 @@ def test_findings_are_printed_with_their_remedies_and_without_markup() -> None:
     assert "[red]a" in text.getvalue()
     assert "do it" in text.getvalue()
     assert "1 problems, 0 unknown, 1 ok" in text.getvalue()
+
+
+async def test_the_deployments_of_operators_are_listed_once(tmp_path: Path) -> None:
+    asked = Counter[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked[request.path] += 1
+        return web.json_response({"gitVersion": "v1.34.1"})
+
+    async with served([web.get("/{path:.*}", answer)]) as port:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.replace("https://127.0.0.1:1", f"http://127.0.0.1:{port}"), encoding="utf-8")
+        words = ["doctor", "-f", str(REPOSITORY / "examples/llama-8b.yaml"), "--kubeconfig", str(kubeconfig)]
+        result = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert "No Deployment of the operator was found." in result.stdout
+    assert asked["/apis/apps/v1/deployments"] == 1
+
+
+async def test_a_resource_that_does_not_exist_is_named_with_its_namespace(tmp_path: Path) -> None:
+    cluster = ServedCluster()
+
+    async def no_deployments(_request: web.Request) -> web.Response:
+        return web.json_response({"items": []})
+
+    cluster.routes.append(web.get("/apis/apps/v1/deployments", no_deployments))
+    async with cluster.running(tmp_path):
+        found = await cluster.run("doctor", "qwen")
+    assert found.exit_code == 1
+    assert found.stderr.startswith("Error: The namespace team-a has no PDInference qwen.")

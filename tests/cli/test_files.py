@@ -77,3 +77,14 @@ def test_several_files_and_the_items_of_a_list_are_all_checked(tmp_path: Path) -
     rendered = CliRunner().invoke(main, ["render", "-f", str(one), "-f", str(listed)]).stdout
     assert "name: a-router" in rendered
     assert "name: b-router" in rendered
+
+
+@pytest.mark.parametrize(
+    "command", [["explain"], ["doctor"], ["convert"], ["advise", "--gpus", "8xH100"], ["calibrate", "measure"]]
+)
+def test_a_command_for_one_file_refuses_several(command: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "resource.yaml"
+    file.write_text("kind: PDInference")
+    result = CliRunner().invoke(main, [*command, "-f", str(file), "-f", str(file)])
+    assert result.exit_code == 2
+    assert "Invalid value for '-f' / '--file': this command takes one file, not 2." in result.output

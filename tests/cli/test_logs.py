@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from pdinference.api.names import Role
-from pdinference.cli.logs import reading
+from pdinference.cli import watching
 from pdinference.cli.logs.reading import LogReader
 from pdinference.cli.logs.sources import Source, sources
 from pdinference.cluster.client import ApiServer, load_configuration
+from pdinference.cluster.errors import ApiError
 from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource
 
 P, D, ROUTER = ("parameter", "decode", "router")
@@ -94,7 +95,7 @@ async def test_without_a_revision_there_are_no_logs_yet(cluster: ServedCluster) 
 async def test_following_shows_new_pods_and_new_runs_of_containers(
     cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(watching, "_SECONDS", 0.01)
     lines: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
     warnings: asyncio.Queue[str] = asyncio.Queue()
     api = ApiServer(await load_configuration(cluster.kubeconfig))
@@ -106,11 +107,16 @@ async def test_following_shows_new_pods_and_new_runs_of_containers(
         warnings.put_nowait,
     )
 
+    rests = [ApiError(503, "Unavailable", "the server rests")]
+
     async def look() -> list[Source]:
+        if rests:
+            raise rests.pop()
         return sources(await reader.pods("llama"), Role.PARAMETER, "r1")
 
     cluster.logs["p-0", "vllm"] = [b"first\n", b"last\n"]
     following = asyncio.create_task(reader.follow(look))
+    assert await warnings.get() == "the server rests. Trying again every 0.01 s."
     assert await lines.get() == ("p-0", b"last")
     cluster.pods.append(pod(P, "p-1"))
     assert await warnings.get() == 'p-1: container "vllm" is waiting to start: PodInitializing'

@@ -129,6 +129,8 @@ def test_several_resources_are_a_list(tmp_path: Path, config: Path) -> None:
     file.write_text(yaml.safe_dump_all([document, other]))
     result = plan("-f", file, "--model-config", config, "-o", "json")
     assert [item["name"] for item in json.loads(result.output)["items"]] == ["llama-8b", "other"]
+    of_files = plan("-f", file, "-f", LLAMA, "--model-config", config, "-o", "json")
+    assert [item["name"] for item in json.loads(of_files.output)["items"]] == ["llama-8b", "other", "llama-8b"]
 
 
 def test_headers_of_a_folder_are_read(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
     ("policy", "words"),
     [
         ("a: [", "is not YAML"),
+        ("a: 2020-13-45", "is not YAML"),
+        ("a: !!int b", "is not YAML"),
+        ("secrets: []\nsecrets: ['*']", "is not YAML: line 2, column 1: secrets is already on line 1. Keep one."),
+        ("[" * 300 + "]" * 300, "nested deeper than 256 levels"),
+        ("secrets: []\n---\nlabels: []", "has 2 documents. Write one policy."),
         ("[]", "all of it"),
         ("allowHostPaths: []", "Unknown field. A policy has allowedHostPaths, labels"),
         ("allowedHostPaths: [/srv]", "allowedHostPaths[0]: This must be of type object"),

@@ -31,7 +31,7 @@ def test_limits_of_a_client(text: str, limits: KeyLimits) -> None:
     assert _key_limits(text) == ("a", limits)
 
 
-@pytest.mark.parametrize("text", ["a", "=1:1", "a=1", "a=x:1", "a=0:1", "a=-1:", "a=1:2:3"])
+@pytest.mark.parametrize("text", ["a", "=1:1", "a=1", "a=x:1", "a=0:1", "a=00:1", "a=-1:", "a=1:2:3"])
 def test_a_malformed_limit_is_refused(text: str) -> None:
     found = CliRunner().invoke(
         main, ["router", "run", "--prefill=a:1", "--api-keys-folder=/", f"--api-key-limit={text}"]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pdinference.api.names import Role
-from pdinference.cli import main
+from pdinference.cli import main, watching
 from pdinference.cli.plan.table import plan_console
 from pdinference.cli.status import command as status_command
 from pdinference.cli.status.overview import Overview, overview
@@ -200,7 +200,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeAp
 
     def make(api: FakeApi) -> Cluster:
         monkeypatch.setattr(client, "ApiServer", lambda *_, **__: api)
-        monkeypatch.setattr(status_command, "_SECONDS", 0)
+        monkeypatch.setattr(watching, "_SECONDS", 0)
         return Cluster(api, kubeconfig)
 
     return make
@@ -285,7 +285,7 @@ async def test_watch_on_a_terminal_redraws_and_keeps_the_last_state(
     from rich.console import Console  # noqa: PLC0415
 
     monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=100))
-    monkeypatch.setattr(status_command, "_SECONDS", 0)
+    monkeypatch.setattr(watching, "_SECONDS", 0)
     api = Watched(
         lambda api: store(api, revision="r1"),
         lambda api: api.fail("get", RESOURCE.path("team-a", "llama"), ApiError(0, "Unreachable", "no answer")),

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.status import RoleMemory
+from pdinference.cli import watching
 from pdinference.cli.top import command
 from pdinference.cli.top.text import curve, table, view
 from pdinference.cli.top.usage import EngineUse, Tiers, engine_use
@@ -104,7 +105,7 @@ async def test_on_a_terminal_the_kv_cache_is_shown_over_time(
     served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=160))
-    monkeypatch.setattr(command, "_SECONDS", 0)
+    monkeypatch.setattr(watching, "_SECONDS", 0)
     api = ApiServer(await load_configuration(served.cluster.kubeconfig))
     looking = asyncio.create_task(command._keep_live(api, NAMESPACE, None))
     await served.engine.asked_often.wait()
@@ -116,6 +117,25 @@ async def test_on_a_terminal_the_kv_cache_is_shown_over_time(
     printed = capsys.readouterr().out
     assert "KV CACHE OVER TIME" in printed
     assert curve([used] * 3) in printed
+
+
+async def test_on_a_terminal_an_api_server_that_rests_does_not_end_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=160))
+    monkeypatch.setattr(watching, "_SECONDS", 0)
+    served.cluster.rests = 1
+    api = ApiServer(await load_configuration(served.cluster.kubeconfig))
+    looking = asyncio.create_task(command._keep_live(api, NAMESPACE, None))
+    await asyncio.wait(
+        (looking, asyncio.create_task(served.engine.asked_often.wait())), return_when=asyncio.FIRST_COMPLETED
+    )
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+    await api.close()
+    printed = capsys.readouterr().out
+    assert "the server rests. Trying again" in printed
+    assert "KV CACHE OVER TIME" in printed
 
 
 def test_bytes_of_tiers_are_summed_over_engines() -> None:

@@ -33,3 +33,12 @@ def test_the_servers_wish_to_wait_is_honoured_within_reason(header: str, seconds
 def test_a_schema_violation_is_permanent_although_reported_as_http_500() -> None:
     body = b'{"message": "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec: expected map"}'
     assert not ApiError.from_response(500, {}, body).transient
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"reason": 5, "message": 7}', b'{"message": ["no"]}', b"[" * 100_000], ids=["numbers", "list", "deep"]
+)
+def test_the_answer_of_a_proxy_may_have_any_form(body: bytes) -> None:
+    error = ApiError.from_response(502, {}, body)
+    assert (error.reason, error.transient) == ("Http502", True)
+    assert error.message == body.decode()[:500]

@@ -4,6 +4,7 @@ import pytest
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
+from pdinference.controller import events
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.planning.transitions import Transition
@@ -73,6 +74,16 @@ async def test_an_event_that_is_refused_does_no_harm(api: FakeApi, recorder: Eve
     api.fail("create", EVENTS, ApiError(403, "Forbidden", "namespace is being terminated"))
     await recorder.record(OWNER, "cr-1", READY)
     assert api.objects == {}
+
+
+async def test_budgets_are_limited_in_number_though_no_event_can_be_written(
+    api: FakeApi, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_REMEMBERED", 3)
+    for number in range(10):
+        api.fail("create", EVENTS, ApiError(403, "Forbidden", "no"))
+        await recorder.record(OWNER, f"cr-{number}", READY)
+    assert len(recorder._budgets) == 3
 
 
 async def test_a_long_note_is_cut_to_what_the_api_takes(api: FakeApi, recorder: EventRecorder) -> None:

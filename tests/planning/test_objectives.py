@@ -12,7 +12,7 @@ from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTP
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, OBJECTIVES_MET
-from pdinference.planning.objectives import Objectives, StreamCounts, attainments, quantile
+from pdinference.planning.objectives import Attainment, Objectives, StreamCounts, attainments, quantile
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status import StatusInputs, due_limit
 from pdinference.planning.transitions import transitions
@@ -103,6 +103,15 @@ def test_chance_does_not_begin_it_and_it_ends_within_the_allowed_share() -> None
     assert judged(LATE, by_chance) == ("False", "Missed")
     assert judged(LATE, GOOD) == ("True", "Met")
     assert judged(GOOD, LATE, GOOD, minutes=0.5) == ("False", "Missed"), "at once, and ended after a window"
+
+
+@pytest.mark.parametrize(
+    ("percentile", "requests", "allowed"), [(90, 20, 2), (80, 10, 2), (99.9, 2000, 2), (99, 200, 2)]
+)
+def test_as_many_misses_as_allowed_are_none_too_many(percentile: float, requests: int, allowed: int) -> None:
+    for before in (None, False, True):
+        assert Attainment(requests, allowed, None).is_missed(percentile, before=before) is False
+        assert Attainment(requests, allowed + 100, None).is_missed(percentile, before=before) is True
 
 
 def test_the_numbers_and_the_message() -> None:

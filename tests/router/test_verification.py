@@ -21,7 +21,7 @@ from pdinference.api.names import (
 from pdinference.engine.connectors.handover import HANDOVERS
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router import canary, verification
-from pdinference.router.canary import Canary, Outcome
+from pdinference.router.canary import Canary, Outcome, _judged
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.pods import Admission
@@ -207,6 +207,13 @@ async def test_a_model_without_probabilities_is_judged_by_counters(role: str) ->
         found = await sent(world, by)
         assert found.state is Verification.VERIFIED
         assert math.isnan(found.distance)
+
+
+def test_an_answer_without_probabilities_hides_no_wrong_one() -> None:
+    right, wrong = {"a": 1.0}, {"b": 1.0}
+    for through in ([None, wrong], [wrong, None]):
+        found = _judged(10, through, [right, right], arrived=True)
+        assert (found.state, found.distance) == (Verification.WRONG_ANSWER, 1.0)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])

@@ -88,6 +88,42 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_expires(api:
     assert not leader.leads
 
 
+async def test_the_lease_counts_from_the_request_and_not_from_a_late_answer(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    replace, written = api.replace, list[float]()
+
+    async def late_then_never(path: str, manifest: dict[str, object]) -> dict[str, object]:
+        if written:
+            await asyncio.sleep(60)
+        found = await replace(path, manifest)
+        written.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(QUICK.renew_deadline - 0.01)
+        return found
+
+    api.replace = late_then_never  # type: ignore[method-assign]
+    with pytest.raises(LeaderLostError):
+        await leader.hold()
+    assert asyncio.get_running_loop().time() - written[0] < QUICK.duration
+
+
+async def test_a_late_answer_to_the_first_request_elects_nobody_without_a_renewal(api: FakeApi) -> None:
+    leader, create = candidate(api, "a"), api.create
+
+    async def late(path: str, manifest: dict[str, object], **query: str) -> dict[str, object]:
+        found = await create(path, manifest, **query)
+        await asyncio.sleep(QUICK.renew_deadline)
+        return found
+
+    api.create = late  # type: ignore[method-assign]
+    await elected(leader)
+    assert api.requests["replace"] == 1
+    holding = asyncio.create_task(leader.hold())
+    await asyncio.sleep(QUICK.renew_deadline)
+    assert not holding.done()
+    holding.cancel()
+
+
 async def test_a_leader_whose_lease_was_taken_stops_at_once(api: FakeApi) -> None:
     leader = candidate(api, "a")
     await elected(leader)

@@ -174,11 +174,3 @@ class Policy(ApiModel):
             "that write to it could create a symbolic link to any folder of the node.",
         ),
     )
-
-    def writable_host_path(self, path: str, namespace: str) -> bool:
-        """Whether a resource in this namespace may write to this folder on nodes."""
-        return any(not entry.read_only and entry.covers(path, namespace) for entry in self.allowed_host_paths)
-
-    def readable_host_path(self, path: str, namespace: str) -> bool:
-        """Whether a resource in this namespace may read this folder on nodes."""
-        return any(entry.covers(path, namespace) for entry in self.allowed_host_paths)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pdinference.api import names
+from pdinference.cli.option_types import NumberRange, object_option
 
 
 @click.group("batch")
@@ -28,11 +29,7 @@ def batch_command() -> None:
     type=click.Path(path_type=Path),
     help="Folder for output.jsonl and errors.jsonl. A new run resumes an interrupted one.",
 )
-@click.option(
-    "--output-config-map",
-    metavar="NAMESPACE/NAME",
-    help="Existing ConfigMap for the output, instead of a folder.",
-)
+@object_option("--output-config-map", "Existing ConfigMap for the output, instead of a folder.")
 @click.option(
     "--input-root",
     type=click.Path(path_type=Path),
@@ -56,12 +53,10 @@ def batch_command() -> None:
 @click.option("--default-model", help="Model of requests without one.")
 @click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Concurrent requests.")
 @click.option("--max-retries", type=click.IntRange(0), default=5, show_default=True, help="Retries of each request.")
-@click.option(
-    "--request-timeout", type=click.FloatRange(0, min_open=True), default=600, show_default=True, help="Seconds."
-)
+@click.option("--request-timeout", type=NumberRange(0, min_open=True), default=600, show_default=True, help="Seconds.")
 @click.option(
     "--patience",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=300,
     show_default=True,
     help="Seconds that the service may be unavailable.",
@@ -82,7 +77,7 @@ def run_command(
     *,
     source: Path,
     output: Path | None,
-    output_config_map: str | None,
+    output_config_map: tuple[str, str] | None,
     input_root: Path | None,
     output_root: Path | None,
     url: str,
@@ -102,9 +97,9 @@ def run_command(
     from pdinference.runner.sending import Service  # noqa: PLC0415
     from pdinference.runner.stores import ConfigMapName  # noqa: PLC0415
 
-    if (output is None) == (output_config_map is None):
+    store = output if output_config_map is None else ConfigMapName(*output_config_map)
+    if store is None or (output is not None and output_config_map is not None):
         raise click.UsageError("Give either --output or --output-config-map.")
-    namespace, _, name = (output_config_map or "").partition("/")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     service = Service(
         url=url.rstrip("/"),
@@ -116,7 +111,7 @@ def run_command(
     )
     task = Task(
         source=source,
-        output=output or ConfigMapName(namespace, name),
+        output=store,
         service=service,
         concurrency=concurrency,
         metrics_port=metrics_port,

@@ -11,6 +11,7 @@ import click
 
 from pdinference.api import names
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ _INVALID: Final[Json] = {
 @click.command("check")
 @click.option("--webhook/--no-webhook", default=True, show_default=True, help="Whether the webhook is installed.")
 @click.option("--metrics-api/--no-metrics-api", default=True, show_default=True, help="Whether the metrics API is.")
-@click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for an answer after an upgrade.")
+@click.option(
+    "--wait",
+    type=NumberRange(0),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for an answer after an upgrade.",
+)
 @output_option()
 @live_options
 def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str, live: Callable[[str], Live]) -> None:

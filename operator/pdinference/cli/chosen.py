@@ -63,12 +63,17 @@ async def chosen(api: "ApiServer", namespace: str, name: str | None) -> "Json":
 
     if name is not None:
         return await _named(api, namespace, name)
-    items: list[Json] = (await api.get(RESOURCE.path(namespace), limit=_MOST)).get("items") or []
-    if len(items) != 1:
-        listed = ", ".join(item["metadata"]["name"] for item in items)
-        found = f"{len(items)} PDInferences ({listed}). Write the NAME of one" if items else "no PDInference"
-        other = "" if items else " Name another one with -n."
-        raise click.ClickException(f"The namespace {namespace} has {found}.{other}")
+    page = await api.get(RESOURCE.path(namespace), limit=_MOST)
+    items: list[Json] = page.get("items") or []
+    if not items:
+        raise click.ClickException(f"The namespace {namespace} has no PDInference. Name another one with -n.")
+    if len(items) > 1:
+        listed, count = ", ".join(item["metadata"]["name"] for item in items), str(len(items))
+        if (page.get("metadata") or {}).get("continue"):
+            listed, count = f"{listed}, ...", f"more than {count}"
+        raise click.ClickException(
+            f"The namespace {namespace} has {count} PDInferences ({listed}). Write the NAME of one."
+        )
     return items[0]
 
 

@@ -19,17 +19,20 @@ from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.dashboard.command import dashboard_command
 from pdinference.cli.doctor.command import doctor_command
-from pdinference.cli.documents import documents, files_option, problems_told
+from pdinference.cli.documents import documents, problems_reported
 from pdinference.cli.explain.command import explain_command
+from pdinference.cli.file_options import files_option
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
-from pdinference.cli.output import say, wrap_error
+from pdinference.cli.option_types import NumberRange, object_option
+from pdinference.cli.output import say
 from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
+from pdinference.cli.program import Program
 from pdinference.cli.requests.bench import bench_command
 from pdinference.cli.requests.chat import chat_command
 from pdinference.cli.restart import restart_command
@@ -41,15 +44,6 @@ from pdinference.cli.validate import validate_command
 from pdinference.manifests import RenderSettings, render
 
 _HIGHEST_PRICE = 1_000_000
-
-
-def _service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    namespace, _, name = value.partition("/")
-    if not (namespace and name):
-        raise click.BadParameter("write NAMESPACE/NAME")
-    return namespace, name
 
 
 def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -65,18 +59,7 @@ def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[
     return found
 
 
-class _Program(click.Group):
-    """Wraps messages of errors at words."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.ClickException as error:
-            wrap_error(error)
-            raise
-
-
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pdinference")
 def main() -> None:
     """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""
@@ -97,14 +80,14 @@ def crd(names_: tuple[str, ...]) -> None:
 
 
 @main.command("render")
-@files_option
+@files_option()
 @click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @installation
 def render_command(sources: tuple[IO[str], ...], namespace: str | None, settings: RenderSettings) -> None:
     """Print the objects that the operator would apply, without a cluster."""
     for source in sources:
         for document in documents(source, namespace):
-            with problems_told(document, source.name):
+            with problems_reported(document, source.name):
                 _print_rendered(document, source.name, settings)
 
 
@@ -130,7 +113,7 @@ def _print_rendered(document: dict[str, Any], file: str, settings: RenderSetting
 @click.option("--workers", type=click.IntRange(1), default=8, show_default=True, help="Concurrent reconciles.")
 @click.option(
     "--resync-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=600,
     show_default=True,
     help="Interval of complete lists, which correct missed watch events.",
@@ -145,15 +128,13 @@ def _print_rendered(document: dict[str, Any], file: str, settings: RenderSetting
 )
 @installation
 @tls_options
-@click.option(
+@object_option(
     "--metrics-service",
-    metavar="NAMESPACE/NAME",
-    callback=_service,
-    help="Service of this operator in the APIService for external metrics.  [default: serve no metrics]",
+    "Service of this operator in the APIService for external metrics.  [default: serve no metrics]",
 )
 @click.option(
     "--scrape-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     default=5,
     show_default=True,
     help="Interval of reading the load of autoscaled pods.",

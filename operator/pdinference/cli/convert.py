@@ -10,6 +10,7 @@ import yaml
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.api.plain_text import plain
+from pdinference.cli.file_options import file_option
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.yaml_files import documents_of, text_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _WIDTH = 118
 _LONGEST_SUBJECT, _LONGEST_REMARK = 200, 1000
 _MOST_REMARKS = 200
-_FILE = click.File(encoding="utf-8")
 _EXAMPLES = """\b
 Examples:
   pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192
@@ -34,16 +34,13 @@ _PLAN_OF_FOLDER = "plan --model-dir DIR -f FILE"
 
 @click.command("convert", epilog=_EXAMPLES)
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    type=_FILE,
-    help="File with the command line (a shell script, or docker run), a compose file, or a manifest with a vLLM "
-    "container; - reads standard input.",
+@file_option(
+    "File with the command line (a shell script, or docker run), a compose file, or a manifest with a vLLM container; "
+    "- reads standard input.",
+    required=False,
 )
-@click.option("--parameter", type=_FILE, help="The same for P only; requires --decode.")
-@click.option("--decode", type=_FILE, help="The same for D only.")
+@file_option("The same for P only; requires --decode.", required=False, names=("--parameter",))
+@file_option("The same for D only.", required=False, names=("--decode",))
 @click.option("--name", help="Name of the resource.  [default: from the model or workload]")
 @output_option()
 def convert_command(

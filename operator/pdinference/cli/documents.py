@@ -1,6 +1,6 @@
 """Reads resources from files, and reports their problems."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
@@ -12,25 +12,7 @@ from pdinference.api.words import cut
 from pdinference.cli.yaml_files import objects_in
 
 _CONVERT: Final = "For a command line of vLLM or a manifest with one, `pdinference convert -f FILE` prints a resource."
-_FILE: Final = "File with our resources; - reads standard input."
 _LONGEST_KIND, _MOST_KINDS = 63, 5
-
-
-def file_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option for the file to read."""
-    return _file_option("source", _FILE)(command)
-
-
-def files_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the repeatable option for the files to read."""
-    return _file_option("sources", f"{_FILE} Repeatable.", multiple=True)(command)
-
-
-def _file_option(
-    name: str, text: str, *, multiple: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    kind = click.File(encoding="utf-8")
-    return click.option("-f", "--file", name, type=kind, required=True, multiple=multiple, help=text)
 
 
 def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
@@ -74,7 +56,7 @@ def _kind_of(document: dict[str, Any]) -> str:
 
 
 @contextmanager
-def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
+def problems_reported(document: dict[str, Any], file: str) -> Iterator[None]:
     """Exit with a message that lists all problems of a document."""
     try:
         yield

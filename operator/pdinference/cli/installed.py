@@ -51,7 +51,9 @@ def stated(settings: RenderSettings) -> Installed:
     )
 
 
-async def installed(api: ApiServer, namespace: str, settings: RenderSettings) -> Installed:
+async def installed(
+    api: ApiServer, namespace: str, settings: RenderSettings, deployments: Listing | None = None
+) -> Installed:
     """The settings of the operator that serves a namespace.
 
     Options take precedence. Without any, the operator's Deployment is read, where the user may. Else the defaults hold.
@@ -60,6 +62,7 @@ async def installed(api: ApiServer, namespace: str, settings: RenderSettings) ->
         api: The API server.
         namespace: The namespace.
         settings: Settings of the command's options.
+        deployments: The operator's Deployments, if they were listed already.
 
     Raises:
         ApiError: The API server does not answer.
@@ -67,7 +70,7 @@ async def installed(api: ApiServer, namespace: str, settings: RenderSettings) ->
     if settings != RenderSettings():
         return stated(settings)
     try:
-        return await _deployed(api, namespace)
+        return await _deployed(api, namespace, await operators(api) if deployments is None else deployments)
     except _UnknownError as error:
         return Installed(settings, f"They are the defaults. {error}", _OTHERS)
 
@@ -77,8 +80,7 @@ async def operators(api: ApiServer) -> Listing:
     return await listing(api, "/apis/apps/v1/deployments", labelSelector=_SELECTOR)
 
 
-async def _deployed(api: ApiServer, namespace: str) -> Installed:
-    found = await operators(api)
+async def _deployed(api: ApiServer, namespace: str, found: Listing) -> Installed:
     if found.unreadable:
         raise _UnknownError(found.unreadable)
     serving = [item for item in found.items if _serves(item, namespace)]

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pdinference.cli.option_types import object_option
+
 if TYPE_CHECKING:
     from pdinference.models.hubs.hub import Hub
     from pdinference.models.progress import Progress
 
-_TELL_EVERY_S = 10.0
+_PROGRESS_INTERVAL_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 _hub_option = click.option("--hub", type=click.Choice(["huggingFace", "modelScope"]), help="Hub of the model.")
 _repository_option = click.option("--repository", help="Repository on the hub: owner/name.")
 _revision_option = click.option("--revision", help="Branch, tag or commit.")
-_job_option = click.option(
-    "--job", metavar="NAMESPACE/NAME", help="Job whose annotation gets the progress.  [default: log it]"
-)
+_job_option = object_option("--job", "Job whose annotation gets the progress.  [default: log it]")
 _adapters_option = click.option(
     "--adapters", default="", help="LoRA adapters to inspect, too: comma-separated folders and repositories."
 )
@@ -43,7 +43,9 @@ def model_group() -> None:
 @_adapters_option
 @_job_option
 @click.option("--folder", type=_FOLDER, required=True, help="Target folder.")
-def fetch(*, hub: str, repository: str, revision: str, job: str | None, folder: Path, adapters: str) -> None:
+def fetch(
+    *, hub: str, repository: str, revision: str, job: tuple[str, str] | None, folder: Path, adapters: str
+) -> None:
     """Download a model to a folder, unless it is there, and verify it."""
     from pdinference.models.facts import facts_of_folder  # noqa: PLC0415 - hubs' clients take a second to import
     from pdinference.models.progress import Progress  # noqa: PLC0415
@@ -97,7 +99,7 @@ def look(*, folder: Path, field: str, load_format: str, config: bool) -> None:
 @_job_option
 @click.option("--folder", type=_FOLDER, help="Folder to inspect, instead of a hub.")
 def inspect(
-    *, hub: str | None, repository: str, revision: str, job: str | None, folder: Path | None, adapters: str
+    *, hub: str | None, repository: str, revision: str, job: tuple[str, str] | None, folder: Path | None, adapters: str
 ) -> None:
     """Print facts about a model for the memory plan, as JSON. Does not read weights."""
     from pdinference.models.facts import facts_of_folder, facts_of_hub  # noqa: PLC0415
@@ -147,26 +149,26 @@ def hub_of(hub: str, repository: str, revision: str) -> "Hub":
     return HuggingFaceHub(where)
 
 
-def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> None:
+def _run(work: Callable[[], None], progress: "Progress", job: tuple[str, str] | None) -> None:
     from pdinference.models.errors import ModelError  # noqa: PLC0415
 
     try:
         if job is None:
-            _told(work, progress)
+            _run_logged(work, progress)
         else:
             from pdinference.models.job import reported  # noqa: PLC0415
 
-            namespace, _, name = job.partition("/")
+            namespace, name = job
             asyncio.run(reported(work, progress, namespace=namespace, job=name))
     except ModelError as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(progress.as_json(), sort_keys=True))
 
 
-def _told(work: Callable[[], None], progress: "Progress") -> None:
+def _run_logged(work: Callable[[], None], progress: "Progress") -> None:
     """Run the work, and log its progress at intervals."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)
-        while wait([running], timeout=_TELL_EVERY_S).not_done:
+        while wait([running], timeout=_PROGRESS_INTERVAL_S).not_done:
             click.echo(json.dumps(progress.as_json(), sort_keys=True), err=True)
         running.result()

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pdinference.api.installation_policy import Policy
 from pdinference.api.partial import path
 from pdinference.api.words import sentence
+from pdinference.cli.yaml_files import yaml_documents
 
 ResultT = TypeVar("ResultT")
 
@@ -30,15 +30,26 @@ def policy_option(command: Callable[..., ResultT]) -> Callable[..., ResultT]:
 def _read(_context: click.Context, _parameter: click.Parameter, file: Path | None) -> Policy:
     if file is None:
         return Policy()
-    try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{file} is not YAML: {error}") from None
+    content = _content(file)
     try:
         return Policy.model_validate({} if content is None else content)
     except ValidationError as error:
         lines = (f"  {path(details['loc']) or 'all of it'}: {_words(details)}" for details in error.errors())
         raise click.BadParameter("\n".join([f"{file} is not a valid policy.", *lines])) from None
+
+
+def _content(file: Path) -> Any:
+    """The only document of a file; None if it is empty."""
+    try:
+        with file.open(encoding="utf-8") as source:
+            documents = list(yaml_documents(source))
+    except OSError as error:
+        raise click.BadParameter(f"{file} cannot be read: {error.strerror}.") from None
+    except click.ClickException as error:
+        raise click.BadParameter(error.message) from None
+    if len(documents) > 1:
+        raise click.BadParameter(f"{file} has {len(documents)} documents. Write one policy.")
+    return next(iter(documents), None)
 
 
 def _words(details: ErrorDetails) -> str:

@@ -11,6 +11,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
+from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import HANDOVERS, WHOLE_REQUESTS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def router_command() -> None:
     show_default=True,
     help="What happens to requests while no P pod computes prompts: D computes them, they wait, or they fail.",
 )
-@click.option("--max-wait-seconds", type=click.FloatRange(0, min_open=True), default=60, show_default=True)
+@click.option("--max-wait-seconds", type=NumberRange(0, min_open=True), default=60, show_default=True)
 @click.option("--max-queued-requests", type=click.IntRange(1), default=100, show_default=True)
 @click.option(
     "--migration/--no-migration",
@@ -75,7 +76,7 @@ def router_command() -> None:
     show_default=True,
     help="Whether P servers with time to spare answer whole requests while D servers have many.",
 )
-@click.option("--drain-seconds", type=click.FloatRange(0), default=300, show_default=True)
+@click.option("--drain-seconds", type=NumberRange(0), default=300, show_default=True)
 @click.option(
     "--api-keys-folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -174,7 +175,7 @@ def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
     per_minute, separator, concurrent = limits.partition(":")
     if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
         raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS")
-    if "0" in (per_minute, concurrent):
+    if any(part and not int(part) for part in (per_minute, concurrent)):
         raise click.BadParameter(f"{text!r}: a limit must be at least 1")
     return name, KeyLimits(*(int(part) if part else None for part in (per_minute, concurrent)))
 

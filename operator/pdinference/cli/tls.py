@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pdinference.api import names
+from pdinference.cli.option_types import NumberRange
 
 
 def tls_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -38,14 +39,14 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option(
         "--tls-check-seconds",
-        type=click.FloatRange(0, min_open=True),
+        type=NumberRange(0, min_open=True),
         default=15,
         show_default=True,
         help="Interval of checks of certificate and CA bundle.",
     )
     @click.option(
         "--tls-drain-seconds",
-        type=click.FloatRange(0),
+        type=NumberRange(0),
         default=5,
         show_default=True,
         help="Time for calls after SIGTERM.",

@@ -8,7 +8,8 @@ import click
 from pdinference.api import names
 from pdinference.api.validation import Problem, first_of, refusal
 from pdinference.checks import Examination, examine_any
-from pdinference.cli.documents import documents, files_option, name_of
+from pdinference.cli.documents import documents, name_of
+from pdinference.cli.file_options import files_option
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.output import output_option, print_json, say, wrap_error
@@ -22,7 +23,7 @@ _HUBS: Final = frozenset({"huggingFace", "modelScope"})
 
 
 @click.command("validate")
-@files_option
+@files_option()
 @click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @output_option()
 @installation

@@ -8,6 +8,8 @@ _UNTYPED = "failed to create typed patch object"  # fits no schema; server-side 
 _UNSERVED = "the server could not find the requested resource"
 _PLAIN_404 = "Http404"  # the text of Go's HTTP server, without a Status of Kubernetes
 _RETRY_AFTER_LIMIT_S = 120.0
+_TEXT_LIMIT = 500
+"""Characters that are kept of a body that is no `Status`."""
 
 
 class ApiError(Exception):
@@ -40,17 +42,25 @@ class ApiError(Exception):
     @classmethod
     def from_response(cls, status: int, headers: Mapping[str, str], body: bytes) -> "ApiError":
         """Create from a response: usually a Kubernetes `Status`, but any text from a proxy."""
-        try:
-            details = json.loads(body)
-            reason, message = details.get("reason") or "", details.get("message") or ""
-        except (ValueError, AttributeError):
-            reason, message = "", body.decode("utf-8", "replace")[:500]
+        reason, message = _status_of(body) or ("", body.decode("utf-8", "replace")[:_TEXT_LIMIT])
         return cls(status, reason or f"Http{status}", message or f"HTTP status {status}", _retry_after(headers))
 
     @classmethod
     def unreachable(cls, error: BaseException) -> "ApiError":
         """Create for a request without a response: connection refused, reset or timed out."""
         return cls(0, "Unreachable", f"the API server does not answer: {error or type(error).__name__}")
+
+
+def _status_of(body: bytes) -> tuple[str, str] | None:
+    """Reason and message of a Kubernetes `Status`; None if the body is none."""
+    try:
+        details = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(details, dict):
+        return None
+    reason, message = details.get("reason") or "", details.get("message") or ""
+    return (reason, message) if isinstance(reason, str) and isinstance(message, str) else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

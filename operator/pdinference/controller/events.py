@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.client import ApiServer, Json
@@ -97,7 +98,7 @@ class EventRecorder:
         await self._api.create(_EVENT.path(owner.namespace), self._manifest(owner, uid, transition, name))
         self._metrics.events.inc()
         self._written[uid, transition] = _Written(name, 1, now)
-        self._trim()
+        _drop_oldest(self._written)
 
     def _manifest(self, owner: Owner, uid: str, transition: Transition, name: str) -> Json:
         return {
@@ -121,13 +122,15 @@ class EventRecorder:
         }
 
     def _budget(self, uid: str, now: float) -> _Budget:
-        return self._budgets.setdefault(uid, _Budget(_BURST, now))
+        budget = self._budgets.setdefault(uid, _Budget(_BURST, now))
+        _drop_oldest(self._budgets)
+        return budget
 
-    def _trim(self) -> None:
-        while len(self._written) > _REMEMBERED:
-            self._written.popitem(last=False)
-        while len(self._budgets) > _REMEMBERED:
-            self._budgets.popitem(last=False)
+
+def _drop_oldest(entries: OrderedDict[Any, Any]) -> None:
+    """Drop the entries that were added first, beyond `_REMEMBERED`."""
+    while len(entries) > _REMEMBERED:
+        entries.popitem(last=False)
 
 
 def _now() -> str:

@@ -18,7 +18,7 @@ HELP: Final = {
 
 
 def memory_samples(plan: PlanStatus | None) -> Iterator[GaugeSample]:
-    """The samples of one resource; none of what is unknown."""
+    """The samples of one resource, without those of unknown values."""
     for role in ENGINE_ROLES:
         memory = getattr(plan, role, None)
         if memory is None:

@@ -31,7 +31,7 @@ class GaugeSample(NamedTuple):
 def objective_samples(
     stated: Objectives | None, counts: StreamCounts | None, use: Utilization
 ) -> Iterator[GaugeSample]:
-    """The samples of one resource; none of what is unknown."""
+    """The samples of one resource, without those of unknown values."""
     if stated is not None and counts is not None:
         for kind, found in attainments(stated, counts).items():
             yield GaugeSample(_ATTAINMENT, ("objective", kind), max(0.0, found.kept))

@@ -1,9 +1,10 @@
 """Times of steps that a vLLM was measured with (engine/scripts/calibrate.py), and what the model of a step says."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from pdinference.performance.step import StepModel
 
@@ -36,6 +37,13 @@ class Point(Strict):
     running: Annotated[int, Field(ge=0, le=100_000)]
     context: _Tokens
     seconds: _Seconds
+
+    @model_validator(mode="after")
+    def _has_a_prompt(self) -> Self:
+        """The model of a step takes no time for an empty prompt, and a fit compares logarithms of times."""
+        if self.kind == "prompt" and not self.tokens:
+            raise PydanticCustomError("empty_prompt", "A prompt has at least one token")
+        return self
 
     def __str__(self) -> str:
         prompt = f"prompt of {self.tokens} tokens" if self.tokens else ""

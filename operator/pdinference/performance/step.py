@@ -27,7 +27,7 @@ Both, and `_LAUNCH_OF_EXPERTS`: with them, the times of steps of Qwen3-30B-A3B's
 
 
 def padded(tokens: int) -> int:
-    """Tokens of the smallest CUDA graph that a step with so many tokens fits in; as many where none is large enough.
+    """Tokens of the smallest CUDA graph that a step of `tokens` fits in; `tokens` itself if no graph is large enough.
 
     Source: `_set_cudagraph_sizes` in vllm/config/vllm.py.
     """
@@ -164,7 +164,7 @@ class StepModel:
         return max(seconds, self.launch(every) - ahead) + (of.start if idle else 0.0)
 
     def launch(self, tokens: int) -> float:
-        """Seconds in which a CPU starts the kernels of a step with so many tokens."""
+        """Seconds in which a CPU starts the kernels of a step of `tokens`."""
         return self._launch if tokens > _LARGEST_GRAPH else self.calibration.shortest_step
 
     @cached_property
@@ -175,7 +175,7 @@ class StepModel:
         return min(pairs, tokens * self.work.window) if self.work.window else 0.0
 
     def decode_step(self, running: int, context: float) -> float:
-        """Seconds of a step without prompts, in which each running request has so many tokens of context."""
+        """Seconds of a step without prompts, in which each running request has `context` tokens."""
         return max(self.decode(running) + running * self.kv_seconds(context), self.calibration.shortest_step)
 
     def prompt(self, tokens: float, step_tokens: int) -> float:

@@ -43,7 +43,7 @@ class Objectives:
 
     @property
     def stated(self) -> str:
-        """All of them as text, to tell whether numbers belong to them."""
+        """All of them as text, which shows whether numbers belong to them."""
         limits = {"ttft": self.ttft, "itl": self.itl}
         named = (f"{name} {1000 * limit:g}ms" for name, limit in limits.items() if limit is not None)
         return f"{', '.join(named)}, p{self.percentile:g}"
@@ -103,7 +103,7 @@ class Attainment:
             percentile: Share of the requests that should keep it, in percent.
             before: Whether it was missed before; None if that is unknown.
         """
-        allowed = self.requests * (1 - percentile / 100)
+        allowed = round(self.requests * (100 - percentile) / 100, 6)  # 99.9 is no binary fraction
         if self.missed <= allowed:
             return False
         if before is None:

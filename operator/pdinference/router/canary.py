@@ -6,7 +6,7 @@ what P answers to the two prompts.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -245,12 +245,12 @@ class Canary:
 
 
 def _judged(
-    tokens: int, through: list[Distribution | None], alone: list[Distribution | None], *, arrived: bool | None
+    tokens: int, through: Sequence[Distribution | None], alone: Sequence[Distribution | None], *, arrived: bool | None
 ) -> Outcome:
     """The outcome, from the answers to both prompts and D's counters."""
     apart = distance(*alone)
-    worst = max(map(distance, through, alone))  # NaN without probabilities, and then above no limit
-    told = apart >= _TELLS_APART
+    known = [found for found in map(distance, through, alone) if not math.isnan(found)]
+    worst = max(known, default=math.nan)  # NaN is above no limit
     words = f"the answers are {worst:.3g} apart, the limit is {_LIMIT:g}"
     if worst > _LIMIT:
         return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
@@ -260,7 +260,7 @@ def _judged(
     if arrived is None:
         words += "; D has no counters, so it is unknown whether it computed the prompts itself"
         return Outcome(Verification.NOT_APPLICABLE, words, tokens, worst, _LIMIT)
-    if not told:
+    if not apart >= _TELLS_APART:  # NaN is not
         words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
     return Outcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
 

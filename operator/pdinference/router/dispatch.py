@@ -129,36 +129,53 @@ class Dispatcher:
             RefusedError: P refused the request, or D pods answered it with errors.
             UnavailableError: No pod answered it.
         """
-        until = asyncio.get_running_loop().time() + self.rules.max_wait
-        failed = _Failed()
-        handover = self.rules.handover if call.split else None
         async with AsyncExitStack() as stack:
-            while True:
-                while not self._decode_pods():  # before the prefill: P keeps the KV cache for 30 s only
-                    await self._wait(self._decode_pods, Role.DECODE, until, record)
-                prefilled = None
-                pod = self._spare(failed) if handover else None
-                if pod is None:
-                    prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
-                    pod = self._decode_pod(call, failed, prefilled)
-                if pod is None:
-                    continue
-                try:
-                    answer = await self._sent(stack, pod, call, record, prefilled)
-                    break
-                except PodFailure as failure:
-                    await stack.aclose()
-                    if failure.reason == NO_KV_CACHE and prefilled is not None:
-                        if self._lost_on_the_way(prefilled.pod, pod, record):
-                            handover = None
-                    else:
-                        self.note(pod, failure, record)
-                    failed.add(pod, failure)
-                    failed.check()
-                    await asyncio.sleep(failed.pause)
+            pod, answer = await self._first_answer(stack, call, record)
             self.pods.worked(pod)
             record.decode = pod.observed.name
             yield answer
+
+    async def _first_answer(self, stack: AsyncExitStack, call: Call, record: Record) -> tuple[Pod, Whole | Stream]:
+        """The first answer of a pod to a call, and that pod. Its connection is open until the end of the stack.
+
+        Raises:
+            RefusedError: P refused the request, or D pods answered it with errors.
+            UnavailableError: No pod answered it.
+        """
+        until = asyncio.get_running_loop().time() + self.rules.max_wait
+        failed = _Failed()
+        handover = self.rules.handover if call.split else None
+        while True:
+            pod, prefilled = await self._chosen(handover, call, failed, record, until)
+            try:
+                return pod, await self._sent(stack, pod, call, record, prefilled)
+            except PodFailure as failure:
+                await stack.aclose()
+                failed.add(pod, failure)
+                if prefilled is None or failure.reason != NO_KV_CACHE:
+                    self.note(pod, failure, record)
+                elif self._lost_on_the_way(prefilled.pod, pod, record):
+                    handover = None
+            failed.check()
+            await asyncio.sleep(failed.pause)
+
+    async def _chosen(
+        self, handover: Handover | None, call: Call, failed: "_Failed", record: Record, until: float
+    ) -> tuple[Pod, Prefilled | None]:
+        """The pod for the answer, and the prompt that P has computed for it; None if the pod computes it.
+
+        Raises:
+            RefusedError: P refused the request.
+            UnavailableError: No pod was ready in time, or no P pod computed the prompt.
+        """
+        while True:
+            while not self._decode_pods():  # before the prefill: P keeps the KV cache for 30 s only
+                await self._wait(self._decode_pods, Role.DECODE, until, record)
+            if handover and (alone := self._spare(failed)):
+                return alone, None
+            prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
+            if pod := self._decode_pod(call, failed, prefilled):
+                return pod, prefilled
 
     def _spare(self, failed: "_Failed") -> Pod | None:
         """A P pod that is to answer a whole request; None if D is to."""

@@ -62,7 +62,7 @@ class Whole:
 
 
 class Stream:
-    """A stream of events of which the first bytes have come."""
+    """A stream of events whose first bytes have arrived."""
 
     def __init__(self, exchange: "Exchange", response: aiohttp.ClientResponse, first: bytes) -> None:
         self.status = response.status

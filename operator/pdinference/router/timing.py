@@ -1,6 +1,6 @@
 """Latencies of streamed answers, as their clients wait for them: time to first token, time per output token.
 
-The number of tokens is the one that vLLM reports at the end of a stream. Events do not tell it: one has several tokens
+The number of tokens is the one that vLLM reports at the end of a stream. Events do not show it: one has several tokens
 while D's API server is behind (measured: 1.65), and with speculative decoding. If the client did not ask for the
 report, the router does, and takes it out of the stream (vllm/entrypoints/openai/chat_completion/serving.py).
 """

@@ -50,7 +50,7 @@ _DOUBTED_S: Final = WINDOW_S + 60.0
 """Time after a failure until a canary at rest shows whether it lasts. By then the operator's window has no request of
 before, so that the canary decides about the status, with time for the operator to read routers."""
 _LOAD: Final = 1000
-"""Those canaries take one part in so many of the time at most."""
+"""Repeated canaries take at most one part in this number of the time."""
 _SELDOM_S: Final = 3600.0
 """Longest time between two of them at rest, and the time that one waits for rest."""
 _ROUND_S: Final = 1.0
@@ -286,7 +286,7 @@ class Verifier(Collector):
         return result is None or passed >= self._pause(faults) or self._is_doubted
 
     def _pause(self, faults: int) -> float:
-        """Seconds until the next canary at rest, after so many faults, if each D pod that gets requests was tried."""
+        """Seconds until the next canary at rest after a number of faults, if no D pod that gets requests is untried."""
         if faults:  # it may have ended
             return min(_tried_again(faults), _REPEATED_S)
         return max(_REPEATED_S, min(self._rare, _SELDOM_S))
@@ -379,5 +379,5 @@ class Verifier(Collector):
 
 
 def _tried_again(faults: int) -> float:
-    """Seconds until a D pod is tried again after so many faults; infinite without one."""
+    """Seconds until a D pod is tried again after a number of faults; infinite after none."""
     return _FIRST_PAUSE_S * 2 ** min(faults - 1, 16) if faults else math.inf

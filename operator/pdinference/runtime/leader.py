@@ -6,8 +6,8 @@ connection error, and keeps working while a renewal hangs. The rules here are:
 - The Lease is free when it has no holder, or when it did not change for its duration *by the candidate's own clock*.
 - Every write contains the resource version that was read, so one of two candidates gets a conflict.
 - A leader that could not renew within `renew_deadline`, which is less than the duration, has lost. It must stop at
-once,
-  before another candidate can take over. A timeout ensures this even if the request hangs.
+  once, before another candidate can take over. A timeout ensures this even if the request hangs. Both times count from
+  the request of the last renewal: the API server may have written the Lease long before its answer came.
 """
 
 import asyncio
@@ -69,11 +69,17 @@ class Leader:
     @property
     def leads(self) -> bool:
         """Whether this process may write now. Checks the clock too, because the process may have been suspended."""
-        return self._elected and asyncio.get_running_loop().time() - self._renewed < self._timing.duration
+        return self._elected and self._age < self._timing.duration
+
+    @property
+    def _age(self) -> float:
+        """Seconds since the request of the last renewal."""
+        return asyncio.get_running_loop().time() - self._renewed
 
     async def acquire(self) -> None:
         """Wait until this process is the leader."""
-        while not await self._attempt():  # noqa: ASYNC110 - other processes set no events here
+        # After an answer that came too late to renew in time, the Lease is renewed first.
+        while not await self._attempt() or self._age >= self._timing.renew_deadline:  # noqa: ASYNC110 - as below
             await asyncio.sleep(self._timing.retry * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
         self._elected = True
         self._on_change(True)
@@ -87,8 +93,8 @@ class Leader:
         """
         try:
             while True:
-                async with asyncio.timeout(self._timing.renew_deadline):
-                    while not await self._attempt():  # noqa: ASYNC110 - likewise
+                async with asyncio.timeout_at(self._renewed + self._timing.renew_deadline):
+                    while not await self._attempt():  # noqa: ASYNC110 - other processes set no events here
                         await asyncio.sleep(self._timing.retry)
                 await asyncio.sleep(self._timing.retry)
         except TimeoutError:
@@ -110,6 +116,7 @@ class Leader:
 
     async def _attempt(self) -> bool:
         """Take or renew the Lease; False when another candidate holds it, or the API server failed."""
+        began = asyncio.get_running_loop().time()
         try:
             lease = self._lease or await self._read()
             if lease is None:
@@ -124,7 +131,7 @@ class Leader:
             self._lease = None  # read it again: its holder may have changed
             _LOG.warning("Taking or renewing the Lease failed: %s", error)
             return False
-        self._renewed = asyncio.get_running_loop().time()
+        self._renewed = began
         return True
 
     async def _read(self) -> Json | None:

@@ -30,6 +30,7 @@ RESOURCE = {
         "parameter": {"accelerator": {"products": ["NVIDIA-L40S"]}},
     },
 }
+POINTS = [point.model_dump(by_alias=True) for point in measured(H200, 0.0)]
 
 
 def run(*words: str) -> Any:
@@ -81,7 +82,7 @@ def raw(tmp_path: Path, **changes: Any) -> str:
         "vllm": "0.32.0",
         "date": "2026-11-23",
         "stepTokens": 8192,
-        "points": [point.model_dump(by_alias=True) for point in measured(H200, 0.0)],
+        "points": POINTS,
         "overheads": [{"tokens": 100, "seconds": 0.002}],
         "tokenCpu": 0.00004,
         **changes,
@@ -115,13 +116,31 @@ def test_a_product_without_known_peaks_needs_them(tmp_path: Path) -> None:
         ({"stepTokens": 0}, "stepTokens"),
         ({"more": 1}, "more"),
         ({"about": {}}, "names no PDInference"),
+        (
+            {"points": [{**POINTS[0], "kind": "prompt", "tokens": 0}, *POINTS]},
+            "points.0: A prompt has at least one token.",
+        ),
         ({"about": {"resource": {}}}, "A resource without a kind without a name is not valid"),
     ],
 )
 def test_a_measurement_with_a_fault_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     result = run("fit", raw(tmp_path, **changes))
-    assert result.exit_code == 1
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit), "no traceback"
     assert message in result.output
+
+
+def test_a_file_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:
+    result = run("fit", raw(tmp_path), "-o", str(tmp_path / "absent/calibration.yaml"))
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        f"Error: {tmp_path}/absent/calibration.yaml cannot be written: No such file or directory.\n"
+    )
+
+
+def test_a_python_that_does_not_exist_is_an_error_in_words(files: tuple[str, str]) -> None:
+    result = run("measure", "-f", files[0], "--model-config", files[1], "--local", "--python", "/absent/python")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: --python: /absent/python cannot be run: No such file or directory.\n"
 
 
 def test_a_log_without_a_measurement_is_refused(tmp_path: Path) -> None:

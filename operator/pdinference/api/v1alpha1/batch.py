@@ -46,6 +46,13 @@ class ClaimFolder(ApiModel):
     """Path of the folder within the volume. It is created if absent. Default: the name of the PDBatch."""
 
 
+_CLAIM_OR_CONFIG_MAP = Rule(
+    cel="has(self.persistentVolumeClaim) != has(self.configMap)",
+    holds=lambda place: (place.persistent_volume_claim is None) != (place.config_map is None),
+    message="Set exactly one of persistentVolumeClaim and configMap.",
+)
+
+
 class BatchInput(ApiModel):
     """The requests, in the format of OpenAI's and vLLM's batch files. Set exactly one member."""
 
@@ -54,13 +61,7 @@ class BatchInput(ApiModel):
     config_map: ConfigMapKey | None = None
     """A key of a ConfigMap. ConfigMaps hold at most 1 MiB."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="has(self.persistentVolumeClaim) != has(self.configMap)",
-            holds=lambda i: (i.persistent_volume_claim is None) != (i.config_map is None),
-            message="Set exactly one of persistentVolumeClaim and configMap.",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (_CLAIM_OR_CONFIG_MAP,)
 
 
 class OutputConfigMap(ApiModel):
@@ -79,13 +80,7 @@ class BatchOutput(ApiModel):
     config_map: OutputConfigMap | None = None
     """A ConfigMap for up to 1 MB of answers. A batch with more answers fails; the ConfigMap keeps those that fit."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="has(self.persistentVolumeClaim) != has(self.configMap)",
-            holds=lambda o: (o.persistent_volume_claim is None) != (o.config_map is None),
-            message="Set exactly one of persistentVolumeClaim and configMap.",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (_CLAIM_OR_CONFIG_MAP,)
 
 
 class BatchPlacement(ApiModel):

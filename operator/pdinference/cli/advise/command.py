@@ -12,7 +12,8 @@ import yaml
 from pdinference.api.validation import validated
 from pdinference.cli.advise.load import LoadOptions, load_options
 from pdinference.cli.calibrate.files import read_calibration
-from pdinference.cli.documents import file_option, one_document, problems_told
+from pdinference.cli.documents import one_document, problems_reported
+from pdinference.cli.file_options import file_option
 from pdinference.cli.history.live import live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.plain_yaml import PlainDumper
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("advise")
-@file_option
+@file_option()
 @click.option("--gpus", metavar="NxPRODUCT", multiple=True, required=True, help="Such as 8xH100; repeatable.")
 @click.option("--price", "prices", metavar="PRODUCT=PRICE", multiple=True, help="Of a GPU for an hour: H100=2.5.")
 @click.option(
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     help="nvlink, tcp, rdma=40GB/s, or the GB/s of the network; repeatable.  [default: nvlink and tcp]",
 )  # fmt: skip
 @click.option(
-    "--calibration", "calibrations", type=click.File(), multiple=True,
+    "--calibration", "calibrations", type=click.File(encoding="utf-8"), multiple=True,
     help="Of a product, by `pdinference calibrate`; repeatable.",
 )  # fmt: skip
 @click.option("--ttft", metavar="TIME", help="Objective for the time to the first token, such as 500ms.")
@@ -107,7 +108,7 @@ def _question(document: "Json", file: str, load: LoadOptions, model: ModelOption
     from pdinference.advise.ways import parse_transports  # noqa: PLC0415
     from pdinference.planning.objectives import Objectives  # noqa: PLC0415
 
-    with problems_told(document, file):
+    with problems_reported(document, file):
         resource = validated(document)
     own = tuple(read_calibration(file) for file in wishes.calibrations)
     offer = parse_offer(

@@ -3,12 +3,12 @@
 from typing import Final
 
 from pdinference.api import names
-from pdinference.api.names import Role
 from pdinference.cli.measuring_container import Json, measuring_container
 from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
 from pdinference.engine.command import literal, script_program
 from pdinference.engine.step_measurement import SCRIPT
 
+_LABEL: Final = f"{names.GROUP}/calibrate"
 _LIMIT_S: Final = 1800
 _KEPT_S: Final = 86_400
 _PLACEMENT: Final = (
@@ -60,9 +60,6 @@ def manifests(name: str, namespace: str, template: Json, claim: Json | None, opt
     return [*objects, job]
 
 
-_LABEL: Final = f"{names.GROUP}/calibrate"
-
-
 def job_name(name: str) -> str:
     """Name of the Job of a resource."""
     return f"calibrate-{name}"
@@ -70,7 +67,3 @@ def job_name(name: str) -> str:
 
 def _metadata(own: str, namespace: str) -> Json:
     return {"name": own, "namespace": namespace, "labels": {_LABEL: own.removeprefix("calibrate-")}}
-
-
-ROLE: Final = Role.DECODE
-"""The role whose pod is measured: in the mode Aggregated it does prefill too."""

@@ -9,6 +9,7 @@ import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.documents import one_document
+from pdinference.cli.file_options import file_option
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
@@ -23,13 +24,7 @@ _PROBLEM: Final = 1
 
 @click.command("doctor")
 @name_argument
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    type=click.File(encoding="utf-8"),
-    help="File with one PDInference, instead of the stored one; - reads standard input.",
-)
+@file_option("File with one PDInference, instead of the stored one; - reads standard input.", required=False)
 @click.option("--bandwidth", is_flag=True, help="Measure how fast KV cache moves between pods like P and D.")
 @click.option(
     "--timeout",

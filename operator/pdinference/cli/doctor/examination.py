@@ -5,6 +5,7 @@ import secrets
 import click
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cli.chosen import chosen
 from pdinference.cli.doctor.bandwidth.jobs import Run
 from pdinference.cli.doctor.bandwidth.measure import Measurement, MeasurementError, measure, missing_right
 from pdinference.cli.doctor.bandwidth.outcome import NoResultError
@@ -15,11 +16,11 @@ from pdinference.cli.doctor.reading import read_facts
 from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, shape_of, way_of
-from pdinference.cli.documents import problems_told
-from pdinference.cli.installed import installed
+from pdinference.cli.documents import problems_reported
+from pdinference.cli.installed import installed, operators
+from pdinference.cli.listing import Listing
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.host_local import devices_of_first
 from pdinference.manifests import RenderSettings
@@ -41,20 +42,24 @@ async def examined(
         ApiError: The API server does not answer, or has no such resource.
         ClickException: The resource is not valid, or cannot be measured.
     """
-    subject = None if which is None else await _subject(api, namespace, which, settings)
+    deployments = await operators(api)
+    subject = None if which is None else await _subject(api, namespace, which, settings, deployments)
     run = None if subject is None or seconds is None else _run(subject, seconds)
-    findings = diagnose(await read_facts(api, namespace if subject is None else subject.namespace), subject)
+    facts = await read_facts(api, namespace if subject is None else subject.namespace, deployments)
+    findings = diagnose(facts, subject)
     if run is None:
         return report(subject, findings)
     measurement, failed = await _measured(api, run)
     return report(subject, [*findings, *failed], measurement)
 
 
-async def _subject(api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings) -> Subject:
+async def _subject(
+    api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings, deployments: Listing
+) -> Subject:
     stored = isinstance(which, str)
-    document = await api.get(RESOURCE.path(namespace, which)) if isinstance(which, str) else which
-    found = await installed(api, namespace, settings)
-    with problems_told(document, "the API server" if stored else "the file"):
+    document = await chosen(api, namespace, which) if isinstance(which, str) else which
+    found = await installed(api, namespace, settings, deployments)
+    with problems_reported(document, "the API server" if stored else "the file"):
         return subject_of(document, found.settings, stored=stored)
 
 

@@ -5,8 +5,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.cli.doctor.facts import ClusterFacts
-from pdinference.cli.installed import operators
-from pdinference.cli.listing import EMPTY, listing
+from pdinference.cli.listing import EMPTY, Listing, listing
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import NETWORK_POLICY
@@ -14,8 +13,8 @@ from pdinference.cluster.kinds import NETWORK_POLICY
 DEVICE_API: Final = "resource.k8s.io"
 
 
-async def read_facts(api: ApiServer, namespace: str) -> ClusterFacts:
-    """Read everything that the checks need.
+async def read_facts(api: ApiServer, namespace: str, deployments: Listing) -> ClusterFacts:
+    """Read everything that the checks need, beside the operator's Deployments.
 
     Raises:
         ApiError: The API server does not answer, or refuses even its version.
@@ -26,7 +25,7 @@ async def read_facts(api: ApiServer, namespace: str) -> ClusterFacts:
         version=str((await api.get("/version")).get("gitVersion", "")),
         groups=groups,
         kinds=await _kinds(api),
-        operators=await operators(api),
+        operators=deployments,
         webhooks=await listing(api, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
         nodes=await listing(api, "/api/v1/nodes"),
         device_classes=await listing(api, f"/apis/{DEVICE_API}/v1/deviceclasses") if has_devices else EMPTY,

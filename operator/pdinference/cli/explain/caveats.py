@@ -56,8 +56,8 @@ def _refused(kinds: Sequence[Kind]) -> Iterator[str]:
 
 def _differs(moment: Moment) -> bool:
     """Whether a write may be due to different settings of the operator."""
-    told = moment.snapshot.previous.revision
-    other = told not in {"", moment.snapshot.desired.revision}
+    reported = moment.snapshot.previous.revision
+    other = reported not in {"", moment.snapshot.desired.revision}
     return other or Verdict.APPLY in moment.plan.apply.values()
 
 

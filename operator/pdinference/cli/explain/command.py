@@ -9,6 +9,7 @@ import click
 import yaml
 
 from pdinference.cli.chosen import chosen, name_argument
+from pdinference.cli.file_options import file_option
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @name_argument
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    type=click.File(encoding="utf-8"),
-    help="File with the output of kubectl get -o yaml, instead of the cluster; - reads standard input.",
+@file_option(
+    "File with the output of kubectl get -o yaml, instead of the cluster; - reads standard input.", required=False
 )
 @output_option("yaml")
 @live_options

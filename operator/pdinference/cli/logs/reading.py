@@ -1,19 +1,19 @@
 """Reads logs of containers, line by line, also as they are written."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from pdinference.api import names
 from pdinference.cli.logs.sources import Source
+from pdinference.cli.watching import looks
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
 
 _LONGEST_LINE: Final = 2**20
-_PAUSE_S: Final = 2.0
-"""Between two looks for new pods."""
+_AGAIN_S: Final = 2
+"""Age of the lines with which a log goes on whose connection broke off: the time until the next look."""
 
 Write = Callable[[Source, bytes], None]
 
@@ -60,12 +60,13 @@ class LogReader:
         """
         reading: dict[Source, asyncio.Task[bool]] = {}
         try:
-            while True:
-                for source in await look():
+            async for found, lost in looks(look):
+                if lost:
+                    self._warn_once(lost)
+                for source in found or ():
                     if (task := reading.get(source)) is None or (task.done() and not task.result()):
                         query = {"follow": "true", **self._from_where(source, reading)}
                         reading[source] = asyncio.create_task(self._read(source, query))
-                await asyncio.sleep(_PAUSE_S)
         finally:
             for task in reading.values():
                 task.cancel()
@@ -73,7 +74,7 @@ class LogReader:
 
     def _from_where(self, source: Source, reading: Collection[Source]) -> Mapping[str, str]:
         if source in self._begun:  # the connection broke off
-            return {"sinceSeconds": str(math.ceil(_PAUSE_S))}
+            return {"sinceSeconds": str(_AGAIN_S)}
         restarted = any((source.pod, source.container) == (other.pod, other.container) for other in reading)
         return {} if restarted and source not in reading else self._query
 

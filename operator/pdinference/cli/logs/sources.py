@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """A container. `restarts` tells its runs apart."""
+    """A container. Its runs differ in `restarts`."""
 
     pod: str
     container: str

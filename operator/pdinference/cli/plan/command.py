@@ -7,7 +7,8 @@ import click
 
 from pdinference.api.validation import validated
 from pdinference.cli.chosen import chosen, name_argument
-from pdinference.cli.documents import documents, problems_told
+from pdinference.cli.documents import documents, problems_reported
+from pdinference.cli.file_options import files_option
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.output import output_option, print_json, say
@@ -20,29 +21,23 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @name_argument
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    type=click.File(encoding="utf-8"),
-    help="File with our resources, instead of the stored one; - reads standard input.",
-)
+@files_option("File with our resources, instead of the stored one; - reads standard input. Repeatable.", required=False)
 @model_options
 @output_option("table")
 @live_options
 def plan_command(
-    *, name: str | None, source: IO[str] | None, model: ModelOptions, output: str, live: Callable[[str], Live]
+    *, name: str | None, sources: tuple[IO[str], ...], model: ModelOptions, output: str, live: Callable[[str], Live]
 ) -> None:
     """Predict the memory usage of each role, and how many requests fit.
 
     With -f FILE no cluster is asked, and without --online no hub. Else NAME may be left out if the namespace has one
     PDInference.
     """
-    if name is not None and source is not None:
+    if name is not None and sources:
         raise click.UsageError("Write NAME or -f FILE, not both.")
     found = []
-    for document, place in _documents(source, name, live(name or "")):
-        with problems_told(document, place):
+    for document, place in _documents(sources, name, live(name or "")):
+        with problems_reported(document, place):
             resource = validated(document)
         _warn_of_adapters(resource, place)
         answer = _answer(resource, model, (document.get("status") or {}).get("model"))
@@ -59,10 +54,10 @@ def plan_command(
         print_plan(answer, console)
 
 
-def _documents(source: IO[str] | None, name: str | None, live: Live) -> "list[tuple[Json, str]]":
+def _documents(sources: tuple[IO[str], ...], name: str | None, live: Live) -> "list[tuple[Json, str]]":
     """Resources, each with the place that messages name."""
-    if source is not None:
-        return [(document, source.name) for document in documents(source, live.namespace)]
+    if sources:
+        return [(document, source.name) for source in sources for document in documents(source, live.namespace)]
     document = live.do(lambda api, namespace: chosen(api, namespace, name))
     metadata = document["metadata"]
     return [(document, f"{metadata['namespace']}/{metadata['name']}")]

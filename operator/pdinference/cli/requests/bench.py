@@ -8,6 +8,7 @@ import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.requests.chat import router_options
 
@@ -31,7 +32,7 @@ _ROWS: Final = {
 @name_argument
 @click.option("--requests", type=click.IntRange(1, 1000), default=32, show_default=True)
 @click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests at a time.")
-@click.option("--rate", type=click.FloatRange(0.01, 100), help="Requests a second.  [default: as concurrency allows]")
+@click.option("--rate", type=NumberRange(0.01, 100), help="Requests a second.  [default: as concurrency allows]")
 @click.option("--prompt-tokens", type=click.IntRange(1, 8192), default=256, show_default=True, help="About.")
 @click.option("--answer-tokens", type=click.IntRange(1, 1024), default=64, show_default=True)
 @click.option("--seconds", type=click.IntRange(1, 600), default=120, show_default=True, help="Send none after that.")

@@ -1,6 +1,5 @@
 """Streamed answers of a router, and when their parts came."""
 
-import json
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,8 +9,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
 from pdinference.api.plain_text import plain
+from pdinference.router.untrusted import NotJsonError, decoded
 
 Json = dict[str, Any]
 
@@ -25,6 +26,42 @@ _KEPT: Final = frozenset("\n\t")
 
 class RequestError(Exception):
     """A request has no complete answer."""
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    """A part of a chat, of its reasoning, or of a completion."""
+
+    delta: _Delta | None = None
+    text: str | None = None
+
+    @property
+    def part(self) -> str:
+        delta = self.delta or _Delta()
+        return printable(delta.content or delta.reasoning or self.text or "")
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +99,12 @@ async def models(session: aiohttp.ClientSession, url: str, headers: dict[str, st
     """
     async with session.get(f"{url}/v1/models", headers=headers) as response:
         await _check(response)
-        found = await response.json()
-    return [str(model["id"]) for model in found.get("data") or ()]
+        body = await response.read()
+    try:
+        found: _Models = decoded(body, _Models)
+    except NotJsonError:
+        raise RequestError("The router's list of models is not as vLLM writes it.") from None
+    return [model.id for model in found.data]
 
 
 async def ask(
@@ -90,14 +131,14 @@ async def ask(
     began = time.perf_counter()
     arrivals: list[float] = []
     parts: list[str] = []
-    usage: Json = {}
+    usage = _Usage()
     async with session.post(url, json=sent, headers=headers) as response:
         await _check(response)
         async for event in _events(response):
-            usage = event.get("usage") or usage
-            if event.get("choices"):
+            usage = event.usage or usage
+            if event.choices:
                 arrivals.append(time.perf_counter() - began)
-                if text := printable(_text(event["choices"][0])):
+                if text := event.choices[0].part:
                     parts.append(text)
                     show(text)
     return Answer(
@@ -107,12 +148,12 @@ async def ask(
         first=arrivals[0] if arrivals else 0.0,
         total=arrivals[-1] if arrivals else 0.0,
         gaps=[after - before for before, after in pairwise(arrivals)],
-        prompt_tokens=int(usage.get("prompt_tokens") or 0),
-        answer_tokens=int(usage.get("completion_tokens") or 0),
+        prompt_tokens=usage.prompt_tokens,
+        answer_tokens=usage.completion_tokens or 0,
     )
 
 
-async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[_Event]:
     """The events up to the last one.
 
     Raises:
@@ -127,28 +168,20 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
                 return
             if data:
                 event = _parsed(data)
-                if "error" in event:
-                    raise RequestError(_message(event))
+                if event.error is not None:
+                    raise RequestError(_message(event.error))
                 yield event
         if len(rest) > _LONGEST_EVENT:
             raise RequestError("The answer has an event of more than 4 MiB.")
     raise RequestError("The answer broke off.")
 
 
-def _parsed(data: bytes) -> Json:
+def _parsed(data: bytes) -> _Event:
     try:
-        event = json.loads(data)
-    except ValueError:
-        event = None
-    if not isinstance(event, dict):
-        raise RequestError("The answer has an event that is no JSON object.")
+        event: _Event = decoded(data, _Event)
+    except NotJsonError:
+        raise RequestError("The answer has an event that is not as vLLM writes it.") from None
     return event
-
-
-def _text(choice: Json) -> str:
-    """The text of a chunk: of a chat, of its reasoning, or of a completion."""
-    delta = choice.get("delta") or {}
-    return str(delta.get("content") or delta.get("reasoning") or choice.get("text") or "")
 
 
 def printable(text: str) -> str:
@@ -161,8 +194,9 @@ async def _check(response: aiohttp.ClientResponse) -> None:
         return
     text = await response.text(errors="replace")
     try:
-        message = _message(json.loads(text))
-    except ValueError:
+        found: Json = decoded(text.encode(), dict[str, Any])
+        message = _message(found.get("error") or found)
+    except NotJsonError:
         message = plain(text, 300)
     advice = ""
     if response.status == HTTPStatus.UNAUTHORIZED:
@@ -172,6 +206,5 @@ async def _check(response: aiohttp.ClientResponse) -> None:
     raise RequestError(f"The router answers {response.status}: {message}{advice}")
 
 
-def _message(found: Any) -> str:
-    error = found.get("error") if isinstance(found, dict) else None
-    return plain(str(error.get("message") if isinstance(error, dict) else error or found), 500)
+def _message(error: Any) -> str:
+    return plain(str(error.get("message") if isinstance(error, dict) else error), 500)

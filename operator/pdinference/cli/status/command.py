@@ -1,24 +1,21 @@
 """The command `pdinference status`."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
+from pdinference.cli.watching import looks
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from pdinference.cli.status.overview import Overview
     from pdinference.cluster.client import ApiServer
-
-_SECONDS: Final = 2.0
-"""Between two looks."""
 
 Read = Callable[["ApiServer", str], Awaitable["Shown"]]
 
@@ -109,8 +106,7 @@ def _watching(name: str | None, output: str) -> Callable[["ApiServer", str], Awa
 
 async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> None:
     before: Any = None
-    while True:
-        shown, lost = await _looked(read)
+    async for shown, lost in looks(read):
         if lost:
             click.echo(lost, err=True)
         elif shown is not None and (now := shown.as_json()) != before:
@@ -121,7 +117,6 @@ async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> N
                     click.echo()
                 _print(shown)
             before = now
-        await asyncio.sleep(_SECONDS)
 
 
 async def _keep_live(read: Callable[[], Awaitable[Shown]]) -> None:
@@ -133,11 +128,9 @@ async def _keep_live(read: Callable[[], Awaitable[Shown]]) -> None:
 
     last: RenderableType = Text("")
     with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
-        while True:
-            shown, lost = await _looked(read)
+        async for shown, lost in looks(read):
             last = last if shown is None else shown.as_text(screen.console)
             screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)
-            await asyncio.sleep(_SECONDS)
 
 
 def _print(shown: Shown) -> None:
@@ -145,15 +138,3 @@ def _print(shown: Shown) -> None:
 
     console = plan_console()
     console.print(shown.as_text(console))
-
-
-async def _looked(read: Callable[[], Awaitable[Shown]]) -> tuple[Shown | None, str]:
-    """The present state; or, if the API server cannot answer now, why."""
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
-
-    try:
-        return await read(), ""
-    except ApiError as error:
-        if not error.transient:
-            raise
-        return None, f"{error.message}. Trying again every {_SECONDS:g} s."

@@ -1,23 +1,22 @@
 """The command `pdinference top`."""
 
-import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
+from pdinference.cli.watching import looks
 
 if TYPE_CHECKING:
     from collections import deque
 
+    from rich.console import RenderableType
+
     from pdinference.cli.top.usage import EngineUse
     from pdinference.cluster.client import ApiServer
-
-_SECONDS: Final = 2.0
-"""Between two looks."""
 
 
 @click.command("top")
@@ -73,16 +72,19 @@ async def _print(api: "ApiServer", namespace: str, name: str | None, output: str
 
 
 async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
+    from rich.console import Group  # noqa: PLC0415
     from rich.live import Live as Screen  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
     from pdinference.cli.top.text import remember, view  # noqa: PLC0415
 
     history: dict[str, deque[float]] = {}
     console = plan_console()
+    last: RenderableType = Text("")
     with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
-        while True:
-            engines = await _look(api, namespace, name)
-            remember(history, engines)
-            screen.update(view(console, engines, history), refresh=True)
-            await asyncio.sleep(_SECONDS)
+        async for engines, lost in looks(lambda: _look(api, namespace, name)):
+            if engines is not None:
+                remember(history, engines)
+                last = view(console, engines, history)
+            screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)

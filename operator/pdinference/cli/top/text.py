@@ -123,7 +123,7 @@ def _bar(one: EngineUse) -> Text:
 
 
 def _size(whole: float, used: float | None = None) -> str:
-    """A size, or what is in use of it."""
+    """A size in MiB or GiB, after the part of it that is in use if that is known."""
     unit, name, digits = (GIB, "GiB", 1) if whole >= GIB else (MIB, "MiB", 0)
     share = "" if used is None else f"{used * whole / unit:.{digits}f} of "
     return f"{share}{whole / unit:.{digits}f} {name}"

@@ -137,7 +137,6 @@ class MetricsApi:
         user = self._authenticator.user(request)
         if user is None:
             self._refused(401, "Unauthorized", _UNAUTHENTICATED)
-            return
         try:
             allowed = await self._access.allows(AccessReview(user, GROUP, metric, namespace))
         except ApiError as error:
@@ -147,7 +146,7 @@ class MetricsApi:
             message = f"User {user.name} cannot list {metric} in API group {GROUP} in the namespace {namespace}."
             self._refused(403, "Forbidden", message)
 
-    def _refused(self, code: int, reason: str, message: str) -> None:
+    def _refused(self, code: int, reason: str, message: str) -> NoReturn:
         self._metrics.queries.labels("refused").inc()
         raise _StatusError(code, reason, message)
 

@@ -185,7 +185,7 @@ def _block_size(spec: Spec, *, cpu: bool) -> int:
 
 
 def _state_bytes(arguments: dict[str, object], *, cpu: bool) -> int:
-    """Bytes of an element of what recurrences accumulate, where the model does not say.
+    """Bytes of an element of the recurrent state, for models whose config does not state it.
 
     Source: `mamba_ssm_cache_dtype` in vllm/config/cache.py; vllm/platforms/cpu.py makes it float32 on processors with
     AVX-512 for bfloat16, which is assumed.

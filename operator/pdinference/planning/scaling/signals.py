@@ -1,4 +1,4 @@
-"""The scaling signals: their names, and their units. `prefill` and `decode` have the arithmetic of the two loads.
+"""The scaling signals: their names, and their units. `prefill_load` and `decode_load` compute the two loads.
 
 A signal is a sum over the serving pods of one role of one PDInference. An HPA with an AverageValue computes
 ceil(sum / target) from it, whatever the current replica count.

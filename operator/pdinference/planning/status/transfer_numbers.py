@@ -88,7 +88,7 @@ _DISTANCES: Final[Mapping[str, Callable[[float | None, float | None], bool]]] = 
 
 
 def _ago(seconds: float | None, now: datetime) -> datetime | None:
-    """The time so many seconds ago; None if that is unknown, or no age that a router can have."""
+    """The time that is `seconds` ago; None if they are unknown, or longer than any router runs."""
     if seconds is None or not 0 <= seconds <= _OLDEST_S:
         return None
     return (now - timedelta(seconds=seconds)).replace(microsecond=0)

@@ -92,9 +92,6 @@ class QuantizationConfig(StrictModel):
         return self.kv_cache_scheme.num_bits if self.kv_cache_scheme else None
 
 
-QUANTIZATION_KEYS = frozenset(info.alias or name for name, info in QuantizationConfig.model_fields.items())
-
-
 def checked_quantization(config: object) -> tuple[QuantizationConfig, Mapping[str, str]]:
     """The valid members, and the invalid ones, each with its error."""
     if not isinstance(config, Mapping):

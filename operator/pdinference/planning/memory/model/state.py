@@ -22,7 +22,7 @@ class _Channels:
     checkpoints = 0
 
     def divides(self, tensor: int) -> bool:
-        """Whether so many ranks can share it."""
+        """Whether this number of ranks can share it."""
         return self.width % tensor == 0
 
     def recent(self, tensor: int) -> int:
@@ -97,7 +97,7 @@ class Mamba2:
     """`MambaMixer2.get_kv_cache_spec` keeps one state more for the prompt that is being computed."""
 
     def divides(self, tensor: int) -> bool:
-        """Whether so many ranks can share it (`MambaMixer2.__init__`)."""
+        """Whether this number of ranks can share it (`MambaMixer2.__init__`)."""
         return self.heads % tensor == 0 and (self.groups == 1 or self.groups % tensor == 0)
 
     def local_groups(self, tensor: int) -> int:
@@ -131,7 +131,7 @@ class DeltaNet:
     checkpoints = 0
 
     def divides(self, tensor: int) -> bool:
-        """Whether so many ranks can share it."""
+        """Whether this number of ranks can share it."""
         return self.key_heads % tensor == 0 and self.value_heads % tensor == 0
 
     @property
