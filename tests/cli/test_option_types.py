@@ -12,7 +12,7 @@ def numbers(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[st
     if isinstance(command, click.Group):
         return [words for name, sub in command.commands.items() for words in numbers(sub, (*path, name))]
     options = [one for one in command.params if isinstance(one.type, click.types.FloatParamType)]
-    return [(*path, option.opts[-1]) for option in options if "advise" not in path]
+    return [(*path, option.opts[-1]) for option in options]
 
 
 @pytest.mark.parametrize("words", numbers(main), ids=" ".join)

@@ -16,6 +16,7 @@ from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.file_options import file_option
 from pdinference.cli.history.live import live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
+from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--ttft", metavar="TIME", help="Objective for the time to the first token, such as 500ms.")
 @click.option("--itl", metavar="TIME", help="Objective for the mean time per output token of an answer: 30ms.")
 @click.option(
-    "--percentile", type=click.FloatRange(50, 99.9),
+    "--percentile", type=NumberRange(50, 99.9),
     help="Percent of the requests that should keep each objective.  [default: of the resource, or 99]",
 )  # fmt: skip
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import click
 
 from pdinference.cli.history.live import Live
+from pdinference.cli.option_types import NumberRange
 
 if TYPE_CHECKING:
     from pdinference.advise.workload.live import LiveLoad, RouterReading
@@ -146,7 +147,7 @@ async def readings(api: "PodReader", namespace: str, name: str) -> "dict[str, Ro
 def load_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options. The command gets them as `load`."""
 
-    @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests per second.")
+    @click.option("--rate", type=NumberRange(0, min_open=True), help="Requests per second.")
     @click.option("--prompt-tokens", metavar="LENGTHS", help="Such as 1000, 500..1500, 800~3000 or p50=800,p99=9000.")
     @click.option("--answer-tokens", metavar="LENGTHS", help="The same for answers.")
     @click.option(
@@ -154,7 +155,9 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
         help="A class of requests, such as chat:80%:500..1500:200; repeatable.",
     )  # fmt: skip
     @click.option("--shared-prefix", metavar="TOKENS/SHARE", help="Prompts with a common beginning: 2048/80%.")
-    @click.option("--burstiness", type=float, default=1.0, show_default=True, help="0: even, 1: Poisson, more: bursts.")
+    @click.option(
+        "--burstiness", type=NumberRange(0), default=1.0, show_default=True, help="0: even, 1: Poisson, more: bursts."
+    )
     @click.option(
         "--trace", type=click.File("rb"), help="Requests of a file: Azure's CSV, Mooncake's JSONL, or `vllm bench`."
     )
@@ -164,7 +167,7 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
     )  # fmt: skip
     @click.option("--live", "is_live", is_flag=True, help="The load of the running resource, from its router.")
     @click.option(
-        "--seconds", type=click.FloatRange(1, _MOST_S),
+        "--seconds", type=NumberRange(1, _MOST_S),
         help="Length of the load; of a trace, of its busiest part; with --live, of the measurement.",
     )  # fmt: skip
     @click.option("--seed", type=int, default=0, show_default=True, help="Of the random load.")
