@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 _SECONDS: Final = 2.0
 """Time between two looks."""
@@ -19,6 +22,33 @@ async def looks(read: Callable[[], Awaitable[StateT]]) -> AsyncIterator[tuple[St
     while True:
         yield await _looked(read)
         await asyncio.sleep(_SECONDS)
+
+
+async def keep_live(
+    read: "Callable[[], Awaitable[StateT]]", view: "Callable[[StateT, Console], RenderableType]"
+) -> None:
+    """Show the present state on the terminal. While the API server cannot answer, the last one stays. Without end.
+
+    Args:
+        read: Reads the state.
+        view: What is shown of it.
+
+    Raises:
+        ApiError: The API server returned an error that another try will not mend.
+    """
+    from rich.console import Group  # noqa: PLC0415 - the import of Rich is slow
+    from rich.live import Live as Screen  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+
+    last: RenderableType = Text("")
+    console = plan_console()
+    with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
+        async for state, lost in looks(read):
+            if state is not None:
+                last = view(state, console)
+            screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)
 
 
 async def _looked(read: Callable[[], Awaitable[StateT]]) -> tuple[StateT | None, str]:

@@ -9,7 +9,7 @@ import click
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
-from pdinference.cli.watching import looks
+from pdinference.cli.watching import keep_live, looks
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -99,7 +99,7 @@ def _watching(name: str | None, output: str) -> Callable[["ApiServer", str], Awa
         if output == "json" or not console.is_terminal:
             await _print_changes(lambda: read(api, namespace), output)
         else:
-            await _keep_live(lambda: read(api, namespace))
+            await keep_live(lambda: read(api, namespace), Shown.as_text)
 
     return work
 
@@ -117,20 +117,6 @@ async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> N
                     click.echo()
                 _print(shown)
             before = now
-
-
-async def _keep_live(read: Callable[[], Awaitable[Shown]]) -> None:
-    from rich.console import Group  # noqa: PLC0415
-    from rich.live import Live as Screen  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-
-    last: RenderableType = Text("")
-    with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
-        async for shown, lost in looks(read):
-            last = last if shown is None else shown.as_text(screen.console)
-            screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)
 
 
 def _print(shown: Shown) -> None:

@@ -8,12 +8,12 @@ import click
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json
-from pdinference.cli.watching import looks
+from pdinference.cli.watching import keep_live
 
 if TYPE_CHECKING:
     from collections import deque
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from pdinference.cli.top.usage import EngineUse
     from pdinference.cluster.client import ApiServer
@@ -72,19 +72,12 @@ async def _print(api: "ApiServer", namespace: str, name: str | None, output: str
 
 
 async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
-    from rich.console import Group  # noqa: PLC0415
-    from rich.live import Live as Screen  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
     from pdinference.cli.top.text import remember, view  # noqa: PLC0415
 
     history: dict[str, deque[float]] = {}
-    console = plan_console()
-    last: RenderableType = Text("")
-    with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
-        async for engines, lost in looks(lambda: _look(api, namespace, name)):
-            if engines is not None:
-                remember(history, engines)
-                last = view(console, engines, history)
-            screen.update(Group(last, Text(f"\n{lost}", style="yellow")) if lost else last, refresh=True)
+
+    def remembered(engines: "list[EngineUse]", console: "Console") -> "RenderableType":
+        remember(history, engines)
+        return view(console, engines, history)
+
+    await keep_live(lambda: _look(api, namespace, name), remembered)
