@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from pdinference.performance.calibration import H200, calibration_of
+from pdinference.performance.calibration import H200, Calibration, calibration_of
 from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
@@ -22,5 +22,10 @@ KV_TOKENS: Final = 899_104
 
 def engine_kind(settings: Settings, kv_tokens: int = KV_TOKENS, product: str = H200.product) -> EngineKind:
     """Engines with these settings."""
-    steps = StepModel(work_of(model_facts(CONFIG), settings), DEVICES[device_key(product)], calibration_of(product))
-    return EngineKind(steps, Limits.of(settings, kv_tokens))
+    return EngineKind(step_model(settings, calibration_of(product)), Limits.of(settings, kv_tokens))
+
+
+def step_model(settings: Settings, calibration: Calibration) -> StepModel:
+    """Steps with these settings on the product of a calibration."""
+    device = DEVICES[device_key(calibration.product)]
+    return StepModel(work_of(model_facts(CONFIG), settings), device, calibration)

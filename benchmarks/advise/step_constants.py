@@ -9,27 +9,27 @@ determined in the order in which they are printed. No load is used.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.advise.predicted import SETTINGS
 from benchmarks.advise.shapes import measurement
-from benchmarks.llama import CONFIG
+from benchmarks.llama import CONFIG, step_model
 from pdinference.performance.calibration import H200, Calibration
-from pdinference.performance.devices import DEVICES, device_key
-from pdinference.performance.least_squares import least_squares
+from pdinference.performance.fitting import scaled
+from pdinference.performance.least_squares import Vector, least_squares
 from pdinference.performance.measurement import Measurement, Point, predicted
-from pdinference.performance.step import StepModel
-from pdinference.performance.work import work_of
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.planning.memory.model.quantization import stated_quantization
+from pdinference.planning.memory.settings import Settings
 
 _EARLIER: Final = measurement("llama-8b")
 _WHOLE: Final = measurement("llama-8b-0.33")
 _PARTS: Final = measurement("llama-8b-512-0.33")
-_KV8: Final = measurement("llama-8b-kv8-0.33"), {"kv_bytes": 1}
-_WEIGHTS8: Final = measurement("llama-8b-w8-0.33"), {"quantization": stated_quantization("fp8")}
+_KV8: Final = measurement("llama-8b-kv8-0.33")
+_WEIGHTS8: Final = measurement("llama-8b-w8-0.33")
+_OF_KV8: Final = replace(SETTINGS, kv_bytes=1)
+_OF_WEIGHTS8: Final = replace(SETTINGS, quantization=stated_quantization("fp8"))
 _ALONE: Final = 512
 """Tokens of the prompt alone that `start` is from: one step with a CUDA graph."""
 _LEAST_PROMPT: Final = 512
@@ -46,9 +46,10 @@ def determined() -> Calibration:
     """The calibration of the H200 with these constants determined anew."""
     found = replace(H200, prefill_layer=_prefill_layer(), start=0.0)
     found = replace(found, start=fmean(_late(each, found) for each in (_EARLIER, _WHOLE, _PARTS)))
-    found = _fitted(found, ("kv8",), [(*_KV8, point) for point in _of_kind(_KV8[0], "decode")])
-    eight = chain(_prompts(_WEIGHTS8[0]), _of_kind(_WEIGHTS8[0], "decode"))
-    return _fitted(found, ("compute8", "layer8"), [(*_WEIGHTS8, point) for point in eight])
+    found = _fitted(found, ("kv8",), _OF_KV8, _of_kind(_KV8, "decode"), _KV8.step_tokens)
+    long = [point for point in _of_kind(_WEIGHTS8, "prompt") if point.tokens >= _LEAST_PROMPT]
+    points = [*long, *_of_kind(_WEIGHTS8, "decode")]
+    return _fitted(found, ("compute8", "layer8"), _OF_WEIGHTS8, points, _WEIGHTS8.step_tokens)
 
 
 def constants_of(calibration: Calibration) -> Iterator[tuple[str, float]]:
@@ -68,14 +69,10 @@ def _prefill_layer() -> float:
     return (median(each) - H200.step) / model_facts(CONFIG).layers
 
 
-def _prompts(measured: Measurement) -> Iterator[Point]:
-    return (point for point in _of_kind(measured, "prompt") if point.tokens >= _LEAST_PROMPT)
-
-
 def _late(measured: Measurement, calibration: Calibration) -> float:
     """Seconds that the prompt alone took longer than predicted."""
     (point,) = (point for point in _of_kind(measured, "prompt") if point.tokens == _ALONE)
-    return point.seconds - predicted(point, _steps(calibration, {}), measured.step_tokens)
+    return point.seconds - predicted(point, step_model(SETTINGS, calibration), measured.step_tokens)
 
 
 def _of_kind(measured: Measurement, kind: str) -> list[Point]:
@@ -83,27 +80,16 @@ def _of_kind(measured: Measurement, kind: str) -> list[Point]:
 
 
 def _fitted(
-    calibration: Calibration, names: tuple[str, ...], points: list[tuple[Measurement, dict[str, Any], Point]]
+    calibration: Calibration, names: tuple[str, ...], settings: Settings, points: list[Point], step_tokens: int
 ) -> Calibration:
     """The calibration with the values of some constants that have the least squares of the logarithms of errors."""
 
-    def at(logarithms: list[float]) -> Calibration:
-        values = {n: getattr(H200, n) * math.exp(x) for n, x in zip(names, logarithms, strict=True)}
-        return replace(calibration, **values)
+    def residuals(logarithms: Vector) -> Vector:
+        steps = step_model(settings, scaled(calibration, names, logarithms))
+        return [math.log(predicted(point, steps, step_tokens) / point.seconds) for point in points]
 
-    def residuals(logarithms: list[float]) -> list[float]:
-        found = at(logarithms)
-        return [
-            math.log(predicted(point, _steps(found, settings), measured.step_tokens) / point.seconds)
-            for measured, settings, point in points
-        ]
-
-    return at(least_squares(residuals, [0.0] * len(names), [(-3.0, 3.0)] * len(names)).at)
-
-
-def _steps(calibration: Calibration, settings: dict[str, Any]) -> StepModel:
-    device = DEVICES[device_key(H200.product)]
-    return StepModel(work_of(model_facts(CONFIG), replace(SETTINGS, **settings)), device, calibration)
+    found = least_squares(residuals, [0.0] * len(names), [(-3.0, 3.0)] * len(names))
+    return scaled(calibration, names, found.at)
 
 
 if __name__ == "__main__":

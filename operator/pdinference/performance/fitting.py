@@ -110,17 +110,14 @@ def fit(
     of_precision = "compute8" if work.low_precision else "compute", "kv8" if work.kv8 else "kv"
     names = (*of_precision, *_SHARES, *_SECONDS)
 
-    def calibration_at(at: Vector) -> Calibration:
-        return replace(base, **{n: getattr(base, n) * math.exp(x) for n, x in zip(names, at, strict=True)})
-
     def residuals(at: Vector) -> Vector:
-        model = StepModel(work, device, calibration_at(at))
+        model = StepModel(work, device, scaled(base, names, at))
         errors = [math.log(predicted(point, model, step_tokens) / point.seconds) / _NOISE for point in used]
         return [*errors, *(x / _PRIOR for x in at)]
 
     bounds = [_bounds(name, getattr(base, name)) for name in names]
     found = min((least_squares(residuals, start, bounds) for start in _starts(names)), key=_cost)
-    calibration = calibration_at(found.at)
+    calibration = scaled(base, names, found.at)
     model = StepModel(work, device, calibration)
     judged = tuple(
         Residual(point, predicted(point, model, step_tokens), held) for held, some in ((False, used), (True, held_out))
@@ -129,6 +126,11 @@ def fit(
     _judge(judged, tolerance)
     assumed = tuple(name for name, spread in zip(names, found.spread, strict=True) if spread > _PRIOR / 2)
     return Fit(calibration, judged, assumed)
+
+
+def scaled(base: Calibration, names: Iterable[str], logarithms: Vector) -> Calibration:
+    """A calibration with some parameters multiplied, each by e to the power of its logarithm."""
+    return replace(base, **{n: getattr(base, n) * math.exp(x) for n, x in zip(names, logarithms, strict=True)})
 
 
 def split(points: Iterable[Point]) -> tuple[list[Point], list[Point]]:
