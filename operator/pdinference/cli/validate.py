@@ -6,6 +6,7 @@ from typing import IO, Any, Final
 import click
 
 from pdinference.api import names
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem, first_of, refusal
 from pdinference.checks import Examination, examine_any
 from pdinference.cli.documents import documents, name_of
@@ -19,7 +20,6 @@ Json = dict[str, Any]
 
 _REFUSED: Final = 1
 _STDIN: Final = "<stdin>"
-_HUBS: Final = frozenset({"huggingFace", "modelScope"})
 
 
 @click.command("validate")
@@ -52,7 +52,9 @@ class _Checked:
         examination = examine_any(document, settings, known=local_facts)
         self.problems = first_of(examination.problems)
         self._warnings = examination.warnings
-        self._fit_unknown = isinstance(examination, Examination) and examination.memory.fits is None
+        self._unplanned = (
+            examination.resource if isinstance(examination, Examination) and examination.memory.fits is None else None
+        )
         self._document = document
         self._file = file
 
@@ -68,13 +70,13 @@ class _Checked:
             error.show()
         else:
             say(f"{file}: {kind} {name} is valid.")
-            if self._fit_unknown:
-                say(f"  Whether its model fits was not checked: {self._how_to_plan()}")
+            if self._unplanned is not None:
+                say(f"  Whether its model fits was not checked: {self._how_to_plan(self._unplanned)}")
 
-    def _how_to_plan(self) -> str:
+    def _how_to_plan(self, resource: PDInference) -> str:
         again = "-" if self._file == _STDIN else self._file
-        model = self._document["spec"]["model"]
-        if model["source"].keys() & _HUBS and not (model.get("architecture") or {}).get("config"):
+        model = resource.spec.model
+        if model.source.hub and not (model.architecture and model.architecture.config):
             return f"`pdinference plan --online -f {again}` reads its config.json from the hub."
         return f"`pdinference plan -f {again}` says what is missing."
 

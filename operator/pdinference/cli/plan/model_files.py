@@ -48,7 +48,7 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
 
 def _place(source: ModelSource) -> tuple[str, str]:
     """Where the model is, and how to get its config.json from there."""
-    if hub := source.hugging_face or source.model_scope:
+    if hub := source.hub:
         return hub.repository, "Use --online to ask the hub,"
     if claim := source.persistent_volume_claim:
         return f"the model in the claim {claim.claim_name}", "Copy it out of the volume, and use"
