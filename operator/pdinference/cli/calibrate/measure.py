@@ -4,14 +4,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import click
 import yaml
 
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.calibrate.job import job_name, manifests
-from pdinference.cli.calibrate.model import ROLE, aggregated, settings_of, with_config
+from pdinference.cli.calibrate.model import ROLE, Json, aggregated, settings_of, with_config
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.plain_yaml import PlainDumper
@@ -33,7 +33,7 @@ class Measuring:
         options: Options of the measuring program.
     """
 
-    document: dict[str, Any]
+    document: Json
     resource: PDInference
     options: list[str]
 
