@@ -78,3 +78,9 @@ def test_it_reads_keys_and_certificate_where_they_are_mounted(resource: Make) ->
 
 def test_spans_go_where_the_installation_says(resource: Make) -> None:
     assert parsed(resource(), otlp_endpoint="http://otel:4318")["otlp_endpoint"] == "http://otel:4318"
+
+
+@pytest.mark.parametrize("place", ["engine", "parameter", "decode"])
+def test_arguments_of_logits_processors_pass_where_there_are_some(resource: Make, place: str) -> None:
+    assert parsed(resource())["custom_arguments"] is False
+    assert parsed(resource(**{place: {"args": {"logits-processors": ["module:Class"]}}}))["custom_arguments"] is True

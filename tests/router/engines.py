@@ -22,7 +22,18 @@ from pdinference.router.run import Serving, Settings, serving
 
 ENGINE_LOGGER = "engine"
 P, D = Role.PARAMETER, Role.DECODE
-PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
+PARAMS = {
+    "do_remote_prefill": True,
+    "do_remote_decode": False,
+    "remote_engine_id": "p",
+    "remote_block_ids": [[1, 2]],
+    "remote_request_id": "cmpl-1",
+    "remote_host": "127.0.0.1",
+    "remote_port": 5600,
+    "tp_size": 1,
+    "pp_size": 2,
+    "remote_prefill_cached_tokens": 3,
+}
 ENGINE_ID = "b7e4"
 EVENTS = [b'data: {"choices": [{"text": "%d"}]}\n\n' % number for number in range(3)] + [b"data: [DONE]\n\n"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.router.engines import Engine, Fleet, P
+from tests.router.engines import PARAMS, Engine, Fleet, P
 
 Kv = tuple[int, ...]
 """KV cache of a prompt: a number for each token."""
@@ -122,7 +122,8 @@ class KvModel:
             self.alone.append(kv)
             return self._answer(kv, 0.0, body)
         self.for_decode.append(kv)
-        found = {"remote_engine_id": engine.name, "number": len(self.for_decode) - 1} if self.hands_over else None
+        own = {"remote_engine_id": engine.name, "remote_num_tokens": len(self.for_decode) - 1}
+        found = {**PARAMS, **own} if self.hands_over else None
         return web.json_response({"choices": [{}], "kv_transfer_params": found})
 
     async def _in_decode(self, engine: Engine, request: web.Request) -> web.Response:
@@ -135,7 +136,7 @@ class KvModel:
             return self._answer(_kv(body["prompt"]), self.noise, body)
         self.ways.append((found["remote_engine_id"], engine.name))
         await self._wait_for_others()
-        number = found["number"]
+        number = found["remote_num_tokens"]
         transfer = self.faulty.get(engine.name, self.transfer)
         transfer.before = self.for_decode[number - 1] if number else ()
         sent = self.for_decode[number]

@@ -96,9 +96,10 @@ async def test_a_very_deep_body_is_refused() -> None:
 
 async def test_a_body_of_very_many_members_is_refused() -> None:
     """Each would take two hundred bytes."""
+    kind = {"Content-Type": "application/json"}
     wide = b"{" + b",".join(b'"%d\\\\":0' % number for number in range(100_001)) + b"}"
     async with fleet("p", "d") as world:
-        async with world.client.post(f"{world.url}/v1/completions", data=wide) as answer:
+        async with world.client.post(f"{world.url}/v1/completions", data=wide, headers=kind) as answer:
             assert (answer.status, "strings" in await answer.text()) == (400, True)
         assert not world["d"].raw
 

@@ -138,7 +138,6 @@ async def test_p_generates_one_token_at_each_endpoint(path: str, limit: str) -> 
         {"prompt": [[1, 2], [3]]},
         {"echo": True},
         {"prompt_logprobs": 1},
-        {"previous_response_id": "resp_1"},
     ],
 )
 async def test_what_one_handover_cannot_carry_goes_to_d_alone(body: dict[str, object]) -> None:
@@ -151,10 +150,11 @@ async def test_what_one_handover_cannot_carry_goes_to_d_alone(body: dict[str, ob
     assert "X-PDInference-Prefill" not in headers
 
 
-async def test_tokens_as_a_prompt_are_split() -> None:
+@pytest.mark.parametrize("prompt", [[1, 2, 3], ["one two"], [[1, 2, 3]], ["a \\"] \" b"]])
+async def test_a_list_with_one_prompt_is_one_prompt(prompt: object) -> None:
     async with fleet("p", "d") as world:
-        await world.post({"prompt": [1, 2, 3]})
-    assert len(world["p"].bodies) == 1
+        await world.post({"prompt": prompt})
+    assert [body["prompt"] for body in world["p"].bodies] == [prompt]
 
 
 async def test_endpoints_without_tokens_go_to_d_alone() -> None:
@@ -162,16 +162,6 @@ async def test_endpoints_without_tokens_go_to_d_alone() -> None:
         status, _, body = await world.post(path="/v1/embeddings")
     assert (status, body["path"]) == (200, "/v1/embeddings")
     assert not world["p"].bodies
-
-
-async def test_a_form_goes_to_d_as_it_is() -> None:
-    async with fleet("p", "d") as world:
-        form = b"--b\r\n\r\nsound\r\n--b--"
-        kind = {"Content-Type": "multipart/form-data; boundary=b"}
-        async with world.client.post(f"{world.url}/v1/audio/transcriptions", data=form, headers=kind) as answer:
-            assert answer.status == 200
-    assert world["d"].raw == [form]
-    assert world["d"].headers[0]["Content-Type"] == kind["Content-Type"]
 
 
 async def test_clients_cannot_choose_where_d_reads_kv_cache() -> None:

@@ -76,6 +76,12 @@ def router_command() -> None:
     show_default=True,
     help="Whether P servers with time to spare answer whole requests while D servers have many.",
 )
+@click.option(
+    "--custom-arguments/--no-custom-arguments",
+    default=False,
+    show_default=True,
+    help="Pass on arguments in vllm_xargs that vLLM does not know, for its logits processors.",
+)
 @click.option("--drain-seconds", type=NumberRange(0), default=300, show_default=True)
 @click.option(
     "--api-keys-folder",
@@ -113,6 +119,7 @@ def run_command(
     max_queued_requests: int,
     migration: bool,
     parameter_answers: ParameterAnswers,
+    custom_arguments: bool,
     drain_seconds: float,
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
@@ -138,7 +145,16 @@ def run_command(
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
     choices = policies(policy, whole=chosen is None)
-    rules = Rules(chosen, choices, without, max_wait_seconds, max_queued_requests, migration, parameter_answers)
+    rules = Rules(
+        chosen,
+        choices,
+        without,
+        max_wait_seconds,
+        max_queued_requests,
+        migration,
+        parameter_answers,
+        custom_arguments,
+    )
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
     settings = Settings(

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.router import ApiKeyLimit, ApiKeys
 from pdinference.engine import lifecycle
@@ -39,6 +40,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         "max-queued-requests": zero.max_queued_requests if zero else _MAX_QUEUED_REQUESTS,
         "migration": router.migration,
         "drain-seconds": lifecycle.ROUTER_DRAIN_SECONDS,
+        **({"custom-arguments": True} if _has_custom_arguments(resource) else {}),
         **({} if router.parameter_answers == "Never" else {"parameter-answers": router.parameter_answers}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
@@ -46,6 +48,14 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
     }
     arguments = (*to_argv(options), *_limits(router.api_keys))
     return Command(program=("pdinference", "router", "run"), arguments=tuple(map(literal, arguments)))
+
+
+def _has_custom_arguments(resource: PDInference) -> bool:
+    """Whether vLLM runs logits processors of the user's, which read `vllm_xargs`."""
+    spec = resource.spec
+    return any(
+        "logits-processors" in args for args in (spec.engine.args, *(spec.of(role).args for role in ENGINE_ROLES))
+    )
 
 
 def _limits(keys: ApiKeys | None) -> list[str]:

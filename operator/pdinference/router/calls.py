@@ -10,6 +10,9 @@ import msgspec
 from multidict import CIMultiDict
 
 from pdinference.engine.connectors.handover import MEMBER, TransferParams
+from pdinference.router.arguments import ARGUMENTS, ArgumentError, checked, is_internal
+from pdinference.router.forms import FORM, FormError, rewritten
+from pdinference.router.replaced import STREAM_OPTIONS, replaced
 
 REQUEST_ID: Final = "X-Request-Id"
 _ID_IN_BODY: Final = "/v1/responses"
@@ -46,18 +49,24 @@ request is split into prefill and decode; without them, D answers alone. All oth
 adapters or profile, are refused."""
 GET: Final = frozenset({"/v1/models", "/version"})
 
-_NOT_FOR_CLIENTS: Final = (MEMBER, "ec_transfer_params")
-"""With these, a client could make D read KV cache or encoder outputs from any address."""
+FORMS: Final = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
+"""Endpoints whose body is a form."""
+_JSON: Final = "application/json"
 
 # A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
 _ONE: Final = ("n", "best_of")
-_NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
-STREAM_OPTIONS: Final = "stream_options"
-_NOT_FOR_PREFILL: Final = (STREAM_OPTIONS, "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
+_NOT_SPLIT: Final = ("use_beam_search", "prompt_logprobs", "echo")
+_NOT_FOR_PREFILL: Final = (STREAM_OPTIONS, "min_tokens")
+_OF_ONE_POD: Final[Mapping[str, str]] = {
+    "previous_response_id": "Responses are not kept for other requests. Send the whole conversation in `input`.",
+    "background": "The result of a request in the background could not be fetched. Use `stream` for long answers.",
+}
+"""Members of `/v1/responses` that need the D pod that has the response, and what a client can do."""
 
 _EMPTY: Final = (None, b"null", b"false", b"0", b"0.0", b'""', b"[]", b"{}")
 _ONE_PROMPT: Final = re.compile(rb'"|\[\s*-?[0-9]')
 """A text, or the ids of its tokens. vLLM refuses an array of both."""
+_ONE_OF_A_LIST: Final = msgspec.json.Decoder(tuple[msgspec.Raw])
 _MOST_STRINGS: Final = 100_000
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -84,6 +93,7 @@ class Call:
         json: Whether the body is an object in JSON. If not, D gets it as it is.
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
+        wants_usage: Whether the client wants the number of tokens at the end of the stream.
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
         stream_options: Options of the stream for D, in place of those of the client; None to leave them.
@@ -94,6 +104,7 @@ class Call:
     json: bool = False
     split: bool = False
     stream: bool = False
+    wants_usage: bool = False
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""
     stream_options: Mapping[str, Any] | None = None
@@ -104,11 +115,8 @@ class Call:
         return 1 + len(self.body) // _BYTES_PER_TOKEN
 
     def members(self) -> dict[str, msgspec.Raw]:
-        """The members of the body, whose values are not decoded, without `_NOT_FOR_CLIENTS`."""
-        members = _MEMBERS.decode(self.body)
-        for name in _NOT_FOR_CLIENTS:
-            members.pop(name, None)
-        return members
+        """The members of the body, whose values are not decoded, without those that clients may not set."""
+        return {name: value for name, value in _MEMBERS.decode(self.body).items() if not is_internal(name)}
 
     def for_prefill(self, params: TransferParams | None, more: Mapping[str, Any]) -> bytes:
         """The body for P: the same prompt, one token, no stream.
@@ -154,26 +162,93 @@ class Call:
         return replace(self, body=msgspec.json.encode(members))
 
 
-def read_call(path: str, body: bytes, content_type: str, headers: CIMultiDict[str], session: str = "") -> Call:
-    """Read the body of a request to one of the endpoints in `POST`.
+def read_call(
+    path: str,
+    body: bytes,
+    content_type: str,
+    headers: CIMultiDict[str],
+    session: str = "",
+    *,
+    custom_arguments: bool = False,
+) -> Call:
+    """Read the body of a request to one of the endpoints in `POST`, but for those in `FORMS`.
+
+    Args:
+        path: Path of the endpoint.
+        body: The body as it came.
+        content_type: The header as it came.
+        headers: Headers for vLLM. The one with the content type is set.
+        session: Key of the session.
+        custom_arguments: Whether vLLM runs logits processors of the user's, with arguments of their own.
 
     Raises:
-        MalformedError: The endpoint takes JSON, and the body has none.
+        MalformedError: The body is not of the form that the endpoint takes, or has something that may not pass.
     """
-    limits = POST[path]
-    call = Call(path, body, headers=headers, session=session)
-    if not limits and content_type != "application/json":
-        return call  # audio comes as a form
+    # As vLLM does (vllm/entrypoints/serve/utils/api_utils.py).
+    if content_type.lower().split(";", maxsplit=1)[0] != _JSON:
+        raise MalformedError("Unsupported Media Type: Only 'application/json' is allowed")
+    headers["Content-Type"] = _JSON
+    call = Call(path, body, json=True, headers=headers, session=session)
+    members: dict[str, Any] = _members(call)
+    if ARGUMENTS in members:
+        members[ARGUMENTS] = _arguments(members[ARGUMENTS], custom=custom_arguments)
+        call = call.changed(members)
+    return _of_tokens(call, members) if POST[path] else call
+
+
+async def read_form(
+    path: str,
+    body: bytes,
+    content_type: str,
+    headers: CIMultiDict[str],
+    session: str = "",
+    *,
+    custom_arguments: bool = False,
+) -> Call:
+    """Read the body of a request to one of the endpoints in `FORMS`. The arguments are those of `read_call`.
+
+    Raises:
+        MalformedError: The body is not a form, or has something that may not pass.
+    """
+    if content_type.lower().split(";", maxsplit=1)[0].strip() != FORM:
+        raise MalformedError(f"Unsupported Media Type: Only '{FORM}' is allowed")
+    try:
+        body, headers["Content-Type"] = await rewritten(body, content_type, custom_arguments=custom_arguments)
+    except FormError as error:
+        raise MalformedError(str(error)) from None
+    return Call(path, body, headers=headers, session=session)
+
+
+def _members(call: Call) -> dict[str, msgspec.Raw]:
     # Each member has a quote that opens its name, and such a quote does not follow a backslash.
-    if body.count(b'"') - body.count(b'\\"') > _MOST_STRINGS:
+    if call.body.count(b'"') - call.body.count(b'\\"') > _MOST_STRINGS:
         raise MalformedError(f"The body has more than {_MOST_STRINGS} strings.")
     try:
-        body.decode()  # values are not decoded below
-        members = call.members()
+        call.body.decode()  # values are not decoded below
+        return call.members()
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedError(f"The body is not a JSON object: {error}") from None
-    split = bool(limits) and _one_sequence(members)
-    return replace(call, json=True, split=split, stream=text_of(members.get("stream")) == b"true")
+
+
+def _arguments(value: msgspec.Raw, *, custom: bool) -> msgspec.Raw:
+    """The arguments for extensions of vLLM, which may pass."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(checked(value, custom=custom)))
+    except ArgumentError as error:
+        raise MalformedError(str(error)) from None
+
+
+def _of_tokens(call: Call, members: Mapping[str, msgspec.Raw]) -> Call:
+    """A call for generated tokens, and whether P computes its prompt."""
+    if call.path == _ID_IN_BODY:
+        for name, remedy in _OF_ONE_POD.items():
+            if not is_empty(members.get(name)):
+                raise MalformedError(f"`{name}` is not supported. {remedy}")
+    options = replaced(call.path, members)
+    if options is None:
+        return replace(call, stream=text_of(members.get("stream")) == b"true")
+    split = _one_sequence(members)
+    return replace(call, split=split, stream=bool(options.stream), wants_usage=options.wants_usage)
 
 
 def text_of(value: msgspec.Raw | None) -> bytes | None:
@@ -187,8 +262,18 @@ def _one_sequence(members: Mapping[str, msgspec.Raw]) -> bool:
         return False
     if not all(is_empty(members.get(name)) for name in _NOT_SPLIT):
         return False
-    prompt = members.get("prompt")
-    return prompt is None or _ONE_PROMPT.match(memoryview(prompt)) is not None
+    return "prompt" not in members or _is_one_prompt(members["prompt"])
+
+
+def _is_one_prompt(value: msgspec.Raw) -> bool:
+    """Whether it is a prompt, or a list with one."""
+    if _ONE_PROMPT.match(memoryview(value)):
+        return True
+    try:
+        (value,) = _ONE_OF_A_LIST.decode(value)
+    except msgspec.MsgspecError:
+        return False
+    return _ONE_PROMPT.match(memoryview(value)) is not None
 
 
 def is_empty(value: msgspec.Raw | None) -> bool:

@@ -14,7 +14,13 @@ import aiohttp
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
-from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
+from pdinference.engine.connectors.handover import (
+    Handover,
+    HandoverError,
+    Prefill,
+    TransferParams,
+    WrongHandoverError,
+)
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose, spare
 from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange, members
@@ -27,7 +33,7 @@ _MOST_FAILURES: Final = 3
 """Pods of a role that may fail while they have a request. After that the request fails: it may be what kills them. A
 pod that refused the connection does not count."""
 _FIRST_PAUSE_S: Final = 0.05
-_JSON: Final = "application/json"
+_LONGEST_ENGINE_ID: Final = 512
 
 
 class UnavailableError(Exception):
@@ -66,6 +72,7 @@ class Rules:
         max_queued: Number of requests that may wait at a time.
         migration: Whether a stream that loses its D pod continues at another one.
         parameter_answers: Whether P pods also answer whole requests.
+        custom_arguments: Whether vLLM runs logits processors of the user's, which have arguments of their own.
     """
 
     handover: Handover | None
@@ -75,6 +82,7 @@ class Rules:
     max_queued: int = 100
     migration: bool = False
     parameter_answers: ParameterAnswers = "Never"
+    custom_arguments: bool = False
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -320,17 +328,20 @@ class Dispatcher:
             prefill = await self._prepared(handover, pod, record)
             call = call.with_request_id(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
-            headers = call.headers.copy()
-            headers["Content-Type"] = _JSON
             async with exchange(pod, self.session, call.tokens) as sent:
-                answer = await sent.begin("POST", call.path, headers, body)
+                answer = await sent.begin("POST", call.path, call.headers, body)
         if isinstance(answer, Stream):
             raise PodFailure("stream_from_prefill")
         if answer.status != HTTPStatus.OK:
             raise RefusedError(answer)
+        try:
+            params = handover.to_decode(prefill, members(answer, dict[str, Any]))
+        except WrongHandoverError as error:
+            _LOG.warning("P pod %s: %s", pod.observed.name, error)
+            raise PodFailure("wrong_handover") from None
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
-        return Prefilled(pod, handover.to_decode(prefill, members(answer, dict[str, Any])), prefill.transfer)
+        return Prefilled(pod, params, prefill.transfer)
 
     async def _prepared(self, handover: Handover, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names.
@@ -343,16 +354,17 @@ class Dispatcher:
         """
         port = handover.bootstrap_port
         transfer = f"{record.request_id}-{uuid4()}"
+        host = pod.observed.address.rpartition(":")[0]
         if port is None:
-            return Prefill(transfer)
-        bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"
+            return Prefill(transfer, host.strip("[]"))
+        bootstrap = f"http://{host}:{port}"
         async with exchange(pod, self.session, 0) as sent:
             answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
         if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
             raise PodFailure("no_bootstrap_server")
         first: Any = next(iter(members(answer, dict[str, Any]).values()), {})  # of data-parallel ranks; P has one
-        engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
-        return Prefill(transfer, engine, bootstrap)
+        engine = str(first.get("engine_id") or "")[:_LONGEST_ENGINE_ID] if isinstance(first, dict) else ""
+        return Prefill(transfer, host.strip("[]"), engine, bootstrap)
 
     def _decode_pods(self) -> list[Pod]:
         return self.pods.available(Role.DECODE)

@@ -8,9 +8,10 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from pdinference.router import tracing
+from pdinference.router.hops import is_answer
 from pdinference.router.pods import Pod
 from pdinference.router.untrusted import NotJsonError, decoded
 
@@ -166,6 +167,8 @@ class Exchange:
         self._response = response = await self._session.request(
             method, url, headers=sent, data=body, allow_redirects=False
         )
+        if not is_answer(response.status):
+            raise PodFailure(f"status_{response.status}")
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
             self.pod.heard()
@@ -242,28 +245,3 @@ async def exchange(
             raise
         finally:
             found.close()
-
-
-def end_to_end(headers: MultiMapping[str]) -> CIMultiDict[str]:
-    """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
-    named = {name.strip().lower() for value in headers.getall("Connection", ()) for name in value.split(",")}
-    removed = _HOP_BY_HOP | named
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in removed)
-
-
-_HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)

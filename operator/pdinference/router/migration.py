@@ -12,14 +12,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
+from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
 
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
 _DATA: Final = b"data: "
 _DONE: Final = b"data: [DONE]\n\n"
-_COMPLETIONS_DEFAULT: Final = 16
-"""`max_tokens` of a request to /v1/completions that has none (vllm/entrypoints/openai/completion/protocol.py)."""
 
 _NOT_EXACT: Final = frozenset(
     {
@@ -221,12 +220,8 @@ class Progress:
         return replace(self._call.changed(kept | more), path=_COMPLETIONS)
 
     def _limit(self) -> int | None:
-        found = self._call.members()
-        if self._call.path == _CHAT:
-            limit = _value(found, "max_completion_tokens") or _value(found, "max_tokens")
-        else:
-            limit = _value(found, "max_tokens") if "max_tokens" in found else _COMPLETIONS_DEFAULT
-        return None if limit is None else int(limit)
+        options = replaced(self._call.path, self._call.members())
+        return None if options is None else options.limit()
 
     def end(self) -> bytes:
         """The events that are missing at the end of a stream whose tokens are complete."""
@@ -236,7 +231,7 @@ class Progress:
         if not self._finished:
             content: Mapping[str, Any] = {"delta": {"content": ""}} if self._call.path == _CHAT else {"text": ""}
             yield _encoded({**self._head, "choices": [{"index": 0, **content, "finish_reason": "length"}]})
-        if (_value(self._call.members(), "stream_options") or {}).get("include_usage"):
+        if self._call.wants_usage:
             yield _encoded({**self._head, "choices": [], "usage": self._usage()})
         yield _DONE
 

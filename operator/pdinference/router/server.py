@@ -17,9 +17,10 @@ from multidict import CIMultiDict, MultiMapping
 from pdinference.api.names import Role
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
-from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
+from pdinference.router.calls import FORMS, GET, POST, REQUEST_ID, Call, MalformedError, read_call, read_form
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
-from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
+from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
@@ -31,7 +32,6 @@ _LONGEST_ID: Final = 128
 _SESSION: Final = "X-Session-Id"
 _PREFILLED_BY: Final = "X-PDInference-Prefill"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
-_CREDENTIALS: Final = ("Authorization", "Cookie", "X-Api-Key")
 _RETRY_AFTER_S: Final = "5"
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _KINDS: Final[Mapping[int, str]] = {
@@ -169,7 +169,7 @@ class Front:
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
             async with self._bodies.body(request) as body:
-                call = _call(request, body, record)
+                call = await self._call(request, body, record)
                 with self._activity.request():
                     return await self._sent(request, call, record)
         except MalformedError as error:
@@ -180,6 +180,16 @@ class Front:
             refused = error.answer
             headers = _from_pod(refused.headers, record)
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
+
+    async def _call(self, request: web.Request, body: bytes, record: Record) -> Call:
+        path, content_type = request.path, request.headers.get("Content-Type", "")
+        headers = to_pods(request.headers)
+        headers[REQUEST_ID] = record.request_id
+        session = request.headers.get(_SESSION, "")[:_LONGEST_ID]
+        custom = self._dispatcher.rules.custom_arguments
+        if path in FORMS:
+            return await read_form(path, body, content_type, headers, session, custom_arguments=custom)
+        return read_call(path, body, content_type, headers, session, custom_arguments=custom)
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)
@@ -245,7 +255,7 @@ class Front:
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
-                headers = end_to_end(answer.headers)
+                headers = _from_pod(answer.headers, record)
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
@@ -262,18 +272,9 @@ async def _unknown(_request: web.Request) -> web.Response:
     return web.json_response(_problem(status, "There is no such endpoint."), status=status)
 
 
-def _call(request: web.Request, body: bytes, record: Record) -> Call:
-    headers = end_to_end(request.headers)
-    for name in _CREDENTIALS:
-        headers.popall(name, None)
-    headers[REQUEST_ID] = record.request_id
-    session = request.headers.get(_SESSION, "")[:_LONGEST_ID]
-    return read_call(request.path, body, request.content_type, headers, session)
-
-
 def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
     """The headers of a pod's response, for the client."""
-    headers = end_to_end(found)
+    headers = to_clients(found)
     headers[REQUEST_ID] = record.request_id
     return headers
 

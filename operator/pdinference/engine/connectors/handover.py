@@ -3,8 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
 
 TransferParams = dict[str, Any]
 """`kv_transfer_params` of a request or of a response (vllm/entrypoints/openai/chat_completion/protocol.py)."""
@@ -20,17 +23,23 @@ class HandoverError(Exception):
     """The response of P does not say where its KV cache is."""
 
 
+class WrongHandoverError(Exception):
+    """The response of P says something of its KV cache that cannot be: P is damaged, or not what it seems."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """A request to P.
 
     Attributes:
         transfer: Id of the hand-over, made by the router.
+        host: Address of P.
         engine: Id of the engine in P that computes the prompt; empty if the connector has no bootstrap server.
         bootstrap: URL of the bootstrap server in P; empty without one.
     """
 
     transfer: str
+    host: str = ""
     engine: str = ""
     bootstrap: str = ""
 
@@ -64,7 +73,34 @@ class Handover(ABC):
 
         Raises:
             HandoverError: P computed the prompt, but D cannot find its KV cache.
+            WrongHandoverError: P names KV cache that is not its own.
         """
+
+
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=4096)]
+_Port = Annotated[int, msgspec.Meta(ge=1024, le=65535)]
+
+
+class _NixlParams(msgspec.Struct):
+    """What P returns (vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_scheduler.py, request_finished)."""
+
+    remote_engine_id: _Id
+    remote_block_ids: list[list[_Count]]
+    remote_host: Annotated[str, msgspec.Meta(max_length=64)]
+    remote_port: _Port
+    remote_request_id: _Id
+    tp_size: _Size
+    do_remote_prefill: bool
+    do_remote_decode: bool = False
+    dcp_size: _Size | msgspec.UnsetType = msgspec.UNSET
+    pp_size: _Size | msgspec.UnsetType = msgspec.UNSET
+    remote_block_size: _Size | None | msgspec.UnsetType = msgspec.UNSET
+    remote_num_tokens: _Count | msgspec.UnsetType = msgspec.UNSET
+    remote_blocks_expiry_time: float | None | msgspec.UnsetType = msgspec.UNSET
+    transfer_mode: Annotated[str, msgspec.Meta(max_length=32)] | msgspec.UnsetType = msgspec.UNSET
+    remote_prefill_cached_tokens: _Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class NixlHandover(Handover):
@@ -87,12 +123,33 @@ class NixlHandover(Handover):
             "remote_port": None,
         }
 
-    def to_decode(self, _prefill: Prefill, response: Mapping[str, Any]) -> TransferParams:
-        """All that P returned, with members that only later releases of vLLM have."""
+    def to_decode(self, prefill: Prefill, response: Mapping[str, Any]) -> TransferParams:
+        """What P returned. D connects to the address in it, so it has to be that of P."""
         found = response.get(MEMBER)
         if not isinstance(found, dict) or not found.get("remote_engine_id"):
             raise HandoverError("the response of P has no kv_transfer_params")
-        return found
+        try:
+            given = msgspec.convert(found, _NixlParams)
+        except msgspec.ValidationError as error:
+            raise WrongHandoverError(f"the kv_transfer_params of P are malformed: {error}") from None
+        if given.do_remote_decode or not given.do_remote_prefill:
+            raise WrongHandoverError("P has not computed the prompt for a remote decode")
+        if not _is_same(given.remote_host, prefill.host):
+            raise WrongHandoverError("P names another host than its own")
+        params: TransferParams = msgspec.to_builtins(given)
+        return params
+
+
+def _is_same(named: str, host: str) -> bool:
+    """Whether the address that P names is its own. A server that was given by a name may have any address."""
+    try:
+        own = ip_address(host)
+    except ValueError:
+        return True
+    try:
+        return ip_address(named) == own
+    except ValueError:
+        return False
 
 
 class MooncakeHandover(Handover):
@@ -104,7 +161,7 @@ class MooncakeHandover(Handover):
 
     name = "mooncake"
     bootstrap_port = MOONCAKE_BOOTSTRAP_PORT
-    members = MappingProxyType({"ignore_eos": True, "stop": None, "stop_token_ids": None})
+    members = MappingProxyType({"ignore_eos": True, "stop": None, "stop_sequences": None, "stop_token_ids": None})
 
     def to_prefill(self, prefill: Prefill) -> TransferParams:
         """P keeps its blocks until D has them."""
