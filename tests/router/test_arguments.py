@@ -101,8 +101,8 @@ async def test_a_form_reaches_d_as_the_router_has_read_it() -> None:
     boundary = headers["Content-Type"].removeprefix("multipart/form-data; boundary=").encode()
     assert raw.split(b"--" + boundary) == [
         b"",
-        b'\r\nContent-Disposition: form-data; name="file"; filename="a _.wav"\r\nContent-Type: audio/wav\r\n\r\n'
-        b"\x00\xff\r\nRIFF--b\r\n",
+        b'\r\nContent-Disposition: form-data; name="file"; filename="a _.wav"\r\nContent-Type: audio/wav\r\n\r\n%b\r\n'
+        % b"\x00\xff\r\nRIFF--b",
         b'\r\nContent-Disposition: form-data; name="model"\r\n\r\nm\r\n',
         b'\r\nContent-Disposition: form-data; name="vllm_xargs"\r\n\r\n{"session_id":"a"}\r\n',
         b"--\r\n",

@@ -132,7 +132,6 @@ async def test_p_generates_one_token_at_each_endpoint(path: str, limit: str) -> 
     "body",
     [
         {"n": 2},
-        {"best_of": 3},
         {"n": [1]},
         {"prompt": ["a", "b"]},
         {"prompt": [[1, 2], [3]]},
@@ -150,7 +149,7 @@ async def test_what_one_handover_cannot_carry_goes_to_d_alone(body: dict[str, ob
     assert "X-PDInference-Prefill" not in headers
 
 
-@pytest.mark.parametrize("prompt", [[1, 2, 3], ["one two"], [[1, 2, 3]], ["a \\"] \" b"]])
+@pytest.mark.parametrize("prompt", [[1, 2, 3], ["one two"], [[1, 2, 3]], ['a \\"] \\" b']])
 async def test_a_list_with_one_prompt_is_one_prompt(prompt: object) -> None:
     async with fleet("p", "d") as world:
         await world.post({"prompt": prompt})

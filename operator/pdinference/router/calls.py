@@ -53,9 +53,9 @@ FORMS: Final = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
 """Endpoints whose body is a form."""
 _JSON: Final = "application/json"
 
-# A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
-_ONE: Final = ("n", "best_of")
-_NOT_SPLIT: Final = ("use_beam_search", "prompt_logprobs", "echo")
+_PROMPTS: Final = "/v1/completions"
+"""Endpoint that takes several prompts."""
+_NOT_SPLIT: Final = dict.fromkeys((_PROMPTS, "/v1/chat/completions"), ("use_beam_search", "prompt_logprobs", "echo"))
 _NOT_FOR_PREFILL: Final = (STREAM_OPTIONS, "min_tokens")
 _OF_ONE_POD: Final[Mapping[str, str]] = {
     "previous_response_id": "Responses are not kept for other requests. Send the whole conversation in `input`.",
@@ -247,7 +247,7 @@ def _of_tokens(call: Call, members: Mapping[str, msgspec.Raw]) -> Call:
     options = replaced(call.path, members)
     if options is None:
         return replace(call, stream=text_of(members.get("stream")) == b"true")
-    split = _one_sequence(members)
+    split = options.answers == 1 and _one_sequence(call.path, members)
     return replace(call, split=split, stream=bool(options.stream), wants_usage=options.wants_usage)
 
 
@@ -256,13 +256,11 @@ def text_of(value: msgspec.Raw | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def _one_sequence(members: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether the request has one prompt and one answer, so that one hand-over serves it."""
-    if any(text_of(members.get(name)) not in (None, b"null", b"1") for name in _ONE):
+def _one_sequence(path: str, members: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether one hand-over serves the request: KV cache of one prompt, whose tokens are computed in the usual way."""
+    if not all(is_empty(members.get(name)) for name in _NOT_SPLIT.get(path, ())):
         return False
-    if not all(is_empty(members.get(name)) for name in _NOT_SPLIT):
-        return False
-    return "prompt" not in members or _is_one_prompt(members["prompt"])
+    return path != _PROMPTS or _is_one_prompt(members.get("prompt", msgspec.Raw(b'""')))
 
 
 def _is_one_prompt(value: msgspec.Raw) -> bool:

@@ -33,57 +33,71 @@ class _Thinking(BaseModel):
 class Replaced(BaseModel):
     """The members and their types in vLLM (vllm/entrypoints/openai/*/protocol.py), which coerces as Pydantic does.
 
-    Attributes:
-        max_tokens: Limit on generated tokens, like the next two; an endpoint may know another one.
+    An endpoint ignores the members that its form does not have.
     """
 
     stream: bool | None = False
-    stream_options: _StreamOptions | None = None
-    max_tokens: _Limit | None = None
-    max_completion_tokens: _Limit | None = None
-    max_output_tokens: _Limit | None = None
-    min_tokens: Annotated[int, Ge(0)] = 0
-    store: bool | None = True
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the stream ends with the number of tokens because the client wants it."""
+        return False
+
+    @property
+    def answers(self) -> int:
+        """The number of answers."""
+        return 1
+
+    def limit(self) -> int | None:
+        """The maximum number of generated tokens, if the request has one."""
+        return None
+
+
+class _Stops(Replaced):
     # A connector may replace these.
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool = False
 
+
+class _Completion(_Stops):
+    stream_options: _StreamOptions | None = None
+    max_tokens: _Limit | None = _COMPLETIONS_DEFAULT
+    min_tokens: Annotated[int, Ge(0)] = 0
+    n: int | None = 1
+
     @property
     def wants_usage(self) -> bool:
-        """Whether the stream ends with the number of tokens."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
-    @model_validator(mode="after")
-    def _streams(self) -> Self:
-        """vLLM refuses options of a stream without one."""
-        if self.stream_options is not None and self.stream_options.model_fields_set and not self.stream:
-            raise ValueError
-        return self
+    @property
+    def answers(self) -> int:
+        return 1 if self.n is None else self.n
 
     def limit(self) -> int | None:
-        """The maximum number of generated tokens, if the request has one."""
-        return self.max_completion_tokens or self.max_tokens or self.max_output_tokens
+        return self.max_tokens or _COMPLETIONS_DEFAULT
 
-
-class _Chat(Replaced):
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        limit = self.limit()
-        if limit is not None and self.min_tokens > limit:
+    def _agree(self) -> Self:
+        """vLLM refuses options of a stream without one, and a minimum above the maximum."""
+        if self.stream_options is not None and self.stream_options.model_fields_set and not self.stream:
+            raise ValueError
+        if self.min_tokens > (self.limit() or self.min_tokens):
             raise ValueError
         return self
 
 
-class _Completion(_Chat):
-    max_tokens: _Limit | None = _COMPLETIONS_DEFAULT
+class _Chat(_Completion):
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
 
-    def limit(self) -> int:
-        return self.max_tokens or _COMPLETIONS_DEFAULT
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
 
 
-class _Response(Replaced):
-    """`max_tokens` and `stream_options` mean nothing there."""
+class _Response(_Stops):
+    max_output_tokens: _Limit | None = None
+    store: bool | None = True
 
 
 class _Message(Replaced):
