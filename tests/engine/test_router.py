@@ -84,3 +84,11 @@ def test_spans_go_where_the_installation_says(resource: Make) -> None:
 def test_arguments_of_logits_processors_pass_where_there_are_some(resource: Make, place: str) -> None:
     assert parsed(resource())["custom_arguments"] is False
     assert parsed(resource(**{place: {"args": {"logits-processors": ["module:Class"]}}}))["custom_arguments"] is True
+
+
+def test_it_knows_the_model_and_its_adapters(resource: Make) -> None:
+    assert parsed(resource())["served_model"] == ("llama",)
+    lora = {"adapters": [{"name": "a", "path": "/a"}, {"name": "b", "path": "/b"}]}
+    model = {"name": "m", "lora": lora, "maxModelLength": 4096, "source": {"path": "/models"}}
+    found = parsed(resource(model=model))
+    assert (found["served_model"], found["max_model_length"]) == (("m", "a", "b"), 4096)

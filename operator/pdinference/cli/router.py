@@ -82,6 +82,13 @@ def router_command() -> None:
     show_default=True,
     help="Pass on arguments in vllm_xargs that vLLM does not know, for its logits processors.",
 )
+@click.option(
+    "--served-model",
+    multiple=True,
+    metavar="NAME",
+    help="The model, then its adapters: what GET /v1/models lists while no server answers.",
+)
+@click.option("--max-model-length", type=click.IntRange(1), help="What that list says of the model.")
 @click.option("--drain-seconds", type=NumberRange(0), default=300, show_default=True)
 @click.option(
     "--api-keys-folder",
@@ -120,6 +127,8 @@ def run_command(
     migration: bool,
     parameter_answers: ParameterAnswers,
     custom_arguments: bool,
+    served_model: tuple[str, ...],
+    max_model_length: int | None,
     drain_seconds: float,
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
@@ -133,6 +142,7 @@ def run_command(
     from pdinference.router.choice import policies  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.router.dispatch import Rules  # noqa: PLC0415
     from pdinference.router.keys import Keys  # noqa: PLC0415
+    from pdinference.router.models import Models  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415
     from pdinference.router.tracing import exporting  # noqa: PLC0415
@@ -165,6 +175,7 @@ def run_command(
         drain_seconds,
         verification=verification,
         keys=keys,
+        models=Models(served_model, max_model_length),
         tls_folder=tls_folder,
         spans=spans,
     )

@@ -10,6 +10,7 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import connector_of
+from pdinference.engine.vllm import served_model_name
 
 API_KEYS_MOUNT: Final = "/etc/pdinference/api-keys"
 TLS_MOUNT: Final = "/etc/pdinference/tls"
@@ -46,7 +47,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
         **({"otlp-endpoint": otlp_endpoint} if otlp_endpoint else {}),
     }
-    arguments = (*to_argv(options), *_limits(router.api_keys))
+    arguments = (*to_argv(options), *_models(resource), *_limits(router.api_keys))
     return Command(program=("pdinference", "router", "run"), arguments=tuple(map(literal, arguments)))
 
 
@@ -56,6 +57,14 @@ def _has_custom_arguments(resource: PDInference) -> bool:
     return any(
         "logits-processors" in args for args in (spec.engine.args, *(spec.of(role).args for role in ENGINE_ROLES))
     )
+
+
+def _models(resource: PDInference) -> list[str]:
+    """What clients can list while the model sleeps."""
+    model = resource.spec.model
+    names = (served_model_name(resource), *(adapter.name for adapter in (model.lora.adapters if model.lora else ())))
+    longest = [] if model.max_model_length is None else [f"--max-model-length={model.max_model_length}"]
+    return [*(f"--served-model={name}" for name in names), *longest]
 
 
 def _limits(keys: ApiKeys | None) -> list[str]:

@@ -24,6 +24,7 @@ from pdinference.router.activity import Activity
 from pdinference.router.canary import Canary
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
+from pdinference.router.models import Models
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Telemetry
@@ -64,6 +65,7 @@ class Settings:
             until it is noticed, below the 30 s after which P releases the blocks (vLLM's kv_lease_duration).
         verification: Whether the process becomes ready only after a canary has gone through.
         keys: API keys of clients; None admits every client.
+        models: What clients are told of the models while no pod answers.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
     """
@@ -79,6 +81,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     verification: VerificationMode = "Off"
     keys: Keys | None = None
+    models: Models = field(default_factory=Models)
     tls_folder: Path | None = None
     spans: trace.TracerProvider | None = None
 
@@ -133,7 +136,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         telemetry = Telemetry(metrics, Tracer(settings.spans))
-        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys)
+        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, settings.models)
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
         share = Share()
         transfers = Transfers(pods, share)

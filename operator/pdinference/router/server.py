@@ -22,6 +22,8 @@ from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableErr
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.models import PATH as MODELS
+from pdinference.router.models import Models
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
@@ -73,11 +75,18 @@ class Front:
     """Handles the requests of clients."""
 
     def __init__(
-        self, dispatcher: Dispatcher, activity: Activity, telemetry: Telemetry, limits: Limits, keys: Keys | None
+        self,
+        dispatcher: Dispatcher,
+        activity: Activity,
+        telemetry: Telemetry,
+        limits: Limits,
+        keys: Keys | None,
+        models: Models,
     ) -> None:
         self._dispatcher = dispatcher
         self._activity = activity
         self._keys = keys
+        self._models = models
         self._telemetry = telemetry
         self._limits = limits
         self._bodies = Bodies(longest=limits.body, most=limits.bodies, seconds=limits.body_seconds)
@@ -245,7 +254,7 @@ class Front:
             return str(error)
 
     async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
-        """What each pod answers alike."""
+        """What each pod answers alike. It does not wake the model: clients list models again and again."""
         for pod in sorted(
             self._dispatcher.pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)
         ):
@@ -257,6 +266,8 @@ class Front:
             if isinstance(answer, Whole):
                 headers = _from_pod(answer.headers, record)
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+        if request.path == MODELS and self._models.names:
+            return web.json_response(self._models.listed(), headers={REQUEST_ID: record.request_id}), "answered"
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
 

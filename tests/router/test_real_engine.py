@@ -1,0 +1,135 @@
+"""The real vLLM behind the router: no member of a body ends its engine. Starting it takes half a minute and more."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.router.choice import policies
+from pdinference.router.dispatch import Rules
+from pdinference.router.pods import Observed, Pods
+from pdinference.router.run import Settings, serving
+from tests.integration.world import until
+from tests.ports import free_port
+from tests.router.hostile_bodies import GOOD, bodies
+
+pytestmark = pytest.mark.vllm
+
+_SEED = int(os.environ.get("HOSTILE_SEED", "1"))
+_CASES = int(os.environ.get("HOSTILE_CASES", "150"))
+_MODEL = "tiny"
+_MAKE = Path(__file__).parents[2] / "images/vllm-cpu/tiny_model.py"
+_START_S = 500
+_ANSWER_S = 120
+_POISON = ("", 0, [], 0.0, {"a": 1}, [""], "a")
+_JSON = {"Content-Type": "application/json"}
+
+
+@asynccontextmanager
+async def vllm(folder: Path) -> AsyncIterator[int]:
+    """A D engine with the connector that reads `kv_transfer_params`. Gives its port."""
+    port, side = free_port(), free_port()
+    await _ended(await asyncio.create_subprocess_exec(sys.executable, str(_MAKE), str(folder)))
+    transfer = {"kv_connector": "NixlConnector", "kv_role": "kv_consumer", "kv_buffer_device": "cpu"}
+    options = {
+        "model": str(folder),
+        "served-model-name": _MODEL,
+        "host": "127.0.0.1",
+        "port": str(port),
+        "dtype": "float32",
+        "max-model-len": "1024",
+        "kv-transfer-config": json.dumps(transfer),
+    }
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "UCX_NET_DEVICES": "lo",
+        "UCX_TLS": "tcp,self",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side),
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"),
+        *(part for name, value in options.items() for part in (f"--{name}", value)),
+        env={**os.environ, **environment},
+    )
+    try:
+        yield port
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), 60)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    assert await asyncio.wait_for(process.wait(), _START_S) == 0
+
+
+@asynccontextmanager
+async def router(port: int) -> AsyncIterator[str]:
+    """A router in front of one D. Gives its URL."""
+    pods = Pods(roles=(Role.DECODE,))
+    pods.observe({"d": Observed("d", "d", Role.DECODE, f"127.0.0.1:{port}", ready=True)})
+    rules = Rules(None, policies("least_loaded", whole=True))
+    async with serving(Settings(rules, drain_seconds=1), pods, asyncio.Event().wait) as found:  # type: ignore[arg-type]
+        yield f"http://127.0.0.1:{found.port}"
+
+
+async def posted(client: aiohttp.ClientSession, url: str, body: bytes) -> tuple[int, bytes]:
+    async with client.post(url, data=body, headers=_JSON) as answer:
+        return answer.status, await answer.read()
+
+
+async def test_no_member_of_a_body_ends_the_engine(tmp_path: Path) -> None:
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+    async with vllm(tmp_path / "model") as port, router(port) as url, aiohttp.ClientSession(timeout=timeout) as client:
+        own = f"http://127.0.0.1:{port}"
+
+        async def healthy() -> bool:
+            try:
+                async with client.get(f"{own}/health") as answer:
+                    return answer.status == HTTPStatus.OK
+            except aiohttp.ClientError:
+                return False
+
+        async def lives() -> None:
+            found = await posted(client, f"{url}/v1/completions", _good("/v1/completions"))
+            assert found[0] == HTTPStatus.OK, found
+
+        await until(healthy, "vLLM serves", within=_START_S)
+        for path in GOOD:
+            for member in ("vllm_xargs", r"vllm\u005fxargs"):
+                for value in _POISON:
+                    poison = {"kv_transfer_params": value}
+                    body = _good(path)[:-1] + f',"n":2,"{member}":{json.dumps(poison)}}}'.encode()
+                    assert (await posted(client, url + path, body))[0] == HTTPStatus.BAD_REQUEST
+        await lives()
+        for path, body in bodies(_SEED, _CASES, model=_MODEL):
+            await posted(client, url + path, body)
+            assert await healthy(), (path, body)
+        await lives()
+
+        # What the router keeps from the engine would have ended it.
+        body = _good("/v1/completions")[:-1] + b',"vllm_xargs":{"kv_transfer_params":""}}'
+        await posted(client, f"{own}/v1/completions", body)
+
+        async def ended() -> bool:
+            return not await healthy()
+
+        await until(ended, "the engine has ended", within=60)
+
+
+def _good(path: str) -> bytes:
+    body: dict[str, Any] = {"model": _MODEL, **GOOD[path]}
+    return json.dumps(body).encode()
