@@ -15,6 +15,7 @@ from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, MultiMapping
 
 from pdinference.api.names import Role
+from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
@@ -326,7 +327,7 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
 def client_session() -> aiohttp.ClientSession:
     """Connections to pods. Idle ones are closed before vLLM closes them, after 5 s (uvicorn's default)."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
+        connector=Connector(limit=0, keepalive_timeout=4),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=3),
         auto_decompress=False,
         trust_env=False,
