@@ -7,6 +7,7 @@ Two faults of aiohttp 3.14 are mended here (aiohttp/client_proto.py, `data_recei
 - It keeps a response that comes without a request, and takes it for the answer to the next request.
 """
 
+from collections.abc import Callable  # noqa: TC003 - of a local variable
 from functools import partial
 from typing import Any, Final
 
@@ -51,4 +52,5 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._factory = partial[ResponseHandler](_Answers, loop=self._loop)
+        answers: Callable[..., ResponseHandler] = _Answers
+        self._factory = partial(answers, loop=self._loop)

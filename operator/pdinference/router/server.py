@@ -14,12 +14,12 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, MultiMapping
 
-from pdinference.api.names import Role
+from pdinference.api.names import HEADER_SHOULD_RETRY, Role
 from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
-from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
+from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
@@ -175,6 +175,10 @@ class Front:
                     return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
+        except PoisonError as error:
+            response = _error(error.status, str(error), record)
+            response.headers[HEADER_SHOULD_RETRY] = "false"
+            return response, "poison"
         except UnavailableError as error:
             return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
@@ -193,8 +197,8 @@ class Front:
                 record.timing.came()
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
             await relay.response.prepare(request)
-            fault = await self._passed_on(relay, answer, record)
-        while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:
+            fault = await self._passed_on(relay, answer, call, record)
+        while fault and relay.can_continue and not record.poison and record.migrations < _MOST_MIGRATIONS:
             fault = await self._migrated(relay, record)
         if not fault:
             with suppress(ConnectionResetError):  # many clients leave at the last event
@@ -207,14 +211,16 @@ class Front:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
         return relay.response, "cut"
 
-    async def _passed_on(self, relay: Relay, answer: Stream, record: Record) -> str:
+    async def _passed_on(self, relay: Relay, answer: Stream, call: Call, record: Record) -> str:
         """Pass on a stream. Returns why the pod stopped; empty if the stream is complete."""
         try:
             await relay.pass_on(answer, record)
         except PodFailure as failure:
-            self._dispatcher.note(answer.pod, failure, record)
+            await self._dispatcher.note(answer.pod, failure, call, record)
             return failure.reason
         except StreamFaultError as error:
+            if error.engine_died:
+                await self._dispatcher.note(answer.pod, answer.died(), call, record)
             return str(error)
         return ""
 
@@ -229,7 +235,7 @@ class Front:
             async with self._dispatcher.answer(call, record) as answer:
                 if isinstance(answer, Whole):
                     return f"status_{answer.status}"
-                return await self._passed_on(relay, answer, record)
+                return await self._passed_on(relay, answer, call, record)
         except RefusedError as error:
             return f"status_{error.answer.status}"
         except UnavailableError as error:
