@@ -138,6 +138,7 @@ class Record:
     """One request.
 
     Attributes:
+        path: The endpoint.
         client: Name of the API key; empty without keys.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
@@ -153,6 +154,7 @@ class Record:
 
     request_id: str
     telemetry: Telemetry
+    path: str = ""
     client: str = ""
     prefill: str = ""
     decode: str = ""

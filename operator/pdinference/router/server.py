@@ -20,6 +20,7 @@ from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
+from pdinference.router.errors import problem
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
@@ -34,11 +35,6 @@ _PREFILLED_BY: Final = "X-PDInference-Prefill"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
 _CREDENTIALS: Final = ("Authorization", "Cookie", "X-Api-Key")
 _RETRY_AFTER_S: Final = "5"
-_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
-_KINDS: Final[Mapping[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "authentication_error",
-    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
-}
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _LETTERS: Final[Mapping[Role, str]] = {Role.PARAMETER: "P", Role.DECODE: "D"}
@@ -120,7 +116,7 @@ class Front:
 
     async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
         """Handle a request within the limits, and record how it ended."""
-        record = Record(_request_id(request.headers), self._telemetry)
+        record = Record(_request_id(request.headers), self._telemetry, request.path)
         status, outcome = int(HTTPStatus.INTERNAL_SERVER_ERROR), "failed"
         try:
             with self._telemetry.tracer.request(request.path, request.headers) as span:
@@ -204,9 +200,7 @@ class Front:
             with suppress(ConnectionResetError):  # many clients leave at the last event
                 await relay.response.write_eof()
             return relay.response, "answered"
-        await relay.fail(
-            _problem(HTTPStatus.BAD_GATEWAY, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
-        )
+        await relay.fail(request.path, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
         if request.transport is not None:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
         return relay.response, "cut"
@@ -264,9 +258,9 @@ async def _invite(request: web.Request) -> None:
         request.writer.output_size = 0  # the response has not begun
 
 
-async def _unknown(_request: web.Request) -> web.Response:
+async def _unknown(request: web.Request) -> web.Response:
     status = HTTPStatus.NOT_FOUND
-    return web.json_response(_problem(status, "There is no such endpoint."), status=status)
+    return web.json_response(problem(request.path, status, "There is no such endpoint."), status=status)
 
 
 def _call(request: web.Request, body: bytes, record: Record) -> Call:
@@ -297,19 +291,13 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
 
 
-def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
-    """An error in the form of OpenAI's API."""
-    kind = _KINDS.get(status) or ("invalid_request_error" if status < _FAULT else "service_unavailable")
-    return {"error": {"message": message, "type": kind, "code": int(status)}}
-
-
 def _error(status: int, message: str, record: Record) -> web.Response:
     headers = {REQUEST_ID: record.request_id}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return web.json_response(_problem(status, message), status=status, headers=headers)
+    return web.json_response(problem(record.path, status, message), status=status, headers=headers)
 
 
 def _log(request: web.Request, record: Record, status: int, outcome: str) -> None:
