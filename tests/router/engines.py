@@ -55,6 +55,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.dead = False
         self.redirects = ""
         self.probes = 0
         self.engine_id = ENGINE_ID
@@ -100,7 +101,7 @@ class Engine:
             raise web.HTTPFound(self.redirects)
         if not self.healthy:
             await asyncio.Event().wait()
-        return web.Response()
+        return web.Response(status=503 if self.dead else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         self.readings += 1

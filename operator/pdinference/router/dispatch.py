@@ -23,6 +23,7 @@ from pdinference.engine.connectors.handover import (
 )
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose, spare
+from pdinference.router.deaths import Deaths
 from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange, members
 from pdinference.router.links import Links, linked
 from pdinference.router.pods import Pod, Pods
@@ -46,6 +47,17 @@ class UnavailableError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class PoisonError(UnavailableError):
+    """The request seems to kill pods, so it gets no further one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            HTTPStatus.BAD_GATEWAY,
+            "The engines of pods died while they had this request, so it is not sent to another one. Do not repeat it; "
+            "the logs of the router name the pods.",
+        )
 
 
 class RefusedError(Exception):
@@ -119,6 +131,10 @@ class Dispatcher:
     queued: int = field(default=0, init=False)
     _links: Links = field(default_factory=Links, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _deaths: Deaths = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._deaths = Deaths(self.session)
 
     def end(self) -> None:
         """Refuse the requests that wait, and those that would: the process ends."""
@@ -136,9 +152,13 @@ class Dispatcher:
         Raises:
             RefusedError: P refused the request, or D pods answered it with errors.
             UnavailableError: No pod answered it.
+            PoisonError: Pods died while they had it, or died of the same request before.
         """
+        if self._deaths.known(call):
+            raise self._poison(record)
         async with AsyncExitStack() as stack:
             pod, answer = await self._first_answer(stack, call, record)
+            self._deaths.answered(call)
             self.pods.worked(pod)
             record.decode = pod.observed.name
             yield answer
@@ -156,12 +176,13 @@ class Dispatcher:
         while True:
             pod, prefilled = await self._chosen(handover, call, failed, record, until)
             try:
-                return pod, await self._sent(stack, pod, call, record, prefilled)
+                async with self._deaths.watched(record):
+                    return pod, await self._sent(stack, pod, call, record, prefilled)
             except PodFailure as failure:
                 await stack.aclose()
                 failed.add(pod, failure)
                 if prefilled is None or failure.reason != NO_KV_CACHE:
-                    self.note(pod, failure, record)
+                    await self._failed(pod, failure, call, record)
                 elif self._lost_on_the_way(prefilled.pod, pod, record):
                     handover = None
             failed.check()
@@ -280,13 +301,14 @@ class Dispatcher:
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
             try:
-                prefilled = await self.prefill(handover, pod, call, record)
+                async with self._deaths.watched(record):
+                    prefilled = await self.prefill(handover, pod, call, record)
             except HandoverError:
                 reason = "no_handover"
                 break
             except PodFailure as failure:
                 reason = failure.reason
-                self.note(pod, failure, record)
+                await self._failed(pod, failure, call, record)
                 failed.add(pod, failure)
                 if failed.too_many:
                     break
@@ -401,14 +423,30 @@ class Dispatcher:
         finally:
             self.queued -= 1
 
-    def note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
-        """Note that a pod failed a request: pause it, count it, log it."""
+    async def _failed(self, pod: Pod, failure: PodFailure, call: Call, record: Record) -> None:
+        """Note that a pod failed a request.
+
+        Raises:
+            PoisonError: The request gets no further pod.
+        """
+        await self.note(pod, failure, call, record)
+        if record.poison:
+            raise self._poison(record)
+
+    def _poison(self, record: Record) -> PoisonError:
+        record.telemetry.metrics.poison.inc()
+        _LOG.warning("Request %s is given up: pods died while they had it", record.request_id)
+        return PoisonError()
+
+    async def note(self, pod: Pod, failure: PodFailure, call: Call, record: Record) -> None:
+        """Note that a pod failed a request: pause it, count it, log it, and find whether it died."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
             self.pods.failed(pod, refused=not failure.reached)
         record.failed(pod.observed.role, failure.reason)
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason
         )
+        await self._deaths.note(pod, failure, call, record)
 
 
 def _by_group(pods: list[Pod]) -> Mapping[str, list[Pod]]:

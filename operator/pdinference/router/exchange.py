@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -11,6 +11,7 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from pdinference.router import tracing
+from pdinference.router.events import problem_at_the_beginning, problem_in
 from pdinference.router.hops import is_answer
 from pdinference.router.pods import Pod
 from pdinference.router.untrusted import NotJsonError, decoded
@@ -18,6 +19,8 @@ from pdinference.router.untrusted import NotJsonError, decoded
 _LONGEST_ANSWER: Final = 64 * 2**20
 """Bytes of an answer that is not a stream. It is read as a whole, so that a pod that dies meanwhile can be replaced."""
 _EVENTS: Final = "text/event-stream"
+_FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
+"""A response with neither ends where the connection does, so one that breaks off looks complete. vLLM sends none."""
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
@@ -26,7 +29,8 @@ _ABORTED: Final = b'"finish_reason":"abort"'
 """vLLM ended the request itself, although no client left, for example because it came after SIGTERM
 (vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
 NO_KV_CACHE: Final = "kv_cache"
-
+ENGINE_DIED: Final = "engine_died"
+STALLED: Final = "stalled"
 
 _T = TypeVar("_T")
 
@@ -35,10 +39,12 @@ class PodFailure(Exception):  # noqa: N818 - the field's word
     """A pod did not answer a request, or stopped in the middle of its answer.
 
     Attributes:
-        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `stalled`, `kv_cache` (it does not
-            come from P), `status_503` etc.
+        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `stalled`, `engine_died`, `kv_cache`
+            (it does not come from P), `status_503` etc.
         answer: The response of a pod that can answer, but not this request.
         pod: Name of the pod; empty for an answer that was complete.
+        was_failing: Whether the pod had failed another request before it got this one, and had not answered since.
+        alone: Whether the pod had no other request, and had sent nothing of the answer.
     """
 
     def __init__(self, reason: str, answer: "Whole | None" = None) -> None:
@@ -46,6 +52,8 @@ class PodFailure(Exception):  # noqa: N818 - the field's word
         self.reason = reason
         self.answer = answer
         self.pod = ""
+        self.was_failing = False
+        self.alone = False
 
     @property
     def reached(self) -> bool:
@@ -79,10 +87,17 @@ class Stream:
         Raises:
             PodFailure: The stream has broken off.
         """
-        with self._exchange.failures():
+        with self._exchange.marked(), self._exchange.failures():
             while chunk := await self._response.content.readany():
                 self.pod.heard()
                 yield chunk
+
+    def died(self) -> PodFailure:
+        """The failure, if the pod says that its engine has died."""
+        failure = PodFailure(ENGINE_DIED)
+        with suppress(PodFailure), self._exchange.marked():
+            raise failure
+        return failure
 
 
 class Exchange:
@@ -100,6 +115,8 @@ class Exchange:
         self.stream = stream
         self.began_at = asyncio.get_running_loop().time()
         self.waits_for_kv_cache = reads
+        self._was_failing = pod.failures > 0
+        self._begun = False
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
@@ -119,6 +136,16 @@ class Exchange:
         """Give the connection back, or close it if the answer is not complete. vLLM then stops computing."""
         if self._response is not None:
             self._response.release()
+
+    @contextmanager
+    def marked(self) -> Iterator[None]:
+        """Say in a `PodFailure` what the pod was doing besides."""
+        try:
+            yield
+        except PodFailure as failure:
+            failure.was_failing = self._was_failing
+            failure.alone = self.pod.failed_one(self) == 0 and not self._begun
+            raise
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -151,14 +178,14 @@ class Exchange:
             PodFailure: The pod did not answer, or cannot serve the request now.
         """
         self._beginning = asyncio.current_task()
-        try:
-            with self.failures():
-                answer = await self._begin(method, (url or self.pod.url) + path, headers, body)
-        finally:
-            self._beginning = None
-        if isinstance(answer, Whole) and (answer.status >= _FAULT or answer.status in _RETRIED):
-            raise PodFailure(f"status_{answer.status}", answer)
-        check_not_aborted(answer.body if isinstance(answer, Whole) else answer.first)
+        with self.marked():
+            try:
+                with self.failures():
+                    answer = await self._begin(method, (url or self.pod.url) + path, headers, body)
+            finally:
+                self._beginning = None
+            _check(answer)
+        self._begun = True
         return answer
 
     async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
@@ -169,13 +196,15 @@ class Exchange:
         )
         if not is_answer(response.status):
             raise PodFailure(f"status_{response.status}")
+        if not _FRAMES & response.headers.keys():
+            raise PodFailure("unframed_answer")
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
             self.pod.heard()
             self.waits_for_kv_cache = False
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
-            if not first or _is_fault(first):
-                raise PodFailure("empty_stream" if not first else "error_event")
+            if not first:
+                raise PodFailure("empty_stream")
             return Stream(self, response, first)
         length, chunks = 0, []
         async for chunk in response.content.iter_any():
@@ -212,15 +241,26 @@ def check_not_aborted(data: bytes) -> None:
         raise PodFailure("aborted")
 
 
-def _is_fault(first: bytes) -> bool:
-    """Whether a stream begins with an error of the server: vLLM has sent the headers before it computes."""
-    if not first.startswith(b'data: {"error"'):
-        return False
-    try:
-        event: dict[str, Any] = decoded(first.removeprefix(b"data: ").split(b"\n", 1)[0], dict[str, Any])
-        return int(event["error"]["code"]) >= _FAULT
-    except (NotJsonError, KeyError, TypeError, ValueError):
-        return True
+def _check(answer: Whole | Stream) -> None:
+    """Raise an error if another pod may answer better.
+
+    vLLM has sent the headers of a stream before it computes, so the status of a fault is in its first event.
+
+    Raises:
+        PodFailure: That is so.
+    """
+    whole = isinstance(answer, Whole)
+    problem = problem_in(answer.body) if isinstance(answer, Whole) else problem_at_the_beginning(answer.first)
+    if problem is not None and problem.engine_died and (not whole or answer.status >= _FAULT):
+        raise PodFailure(ENGINE_DIED)
+    if isinstance(answer, Stream):
+        if problem is not None and problem.is_fault:
+            raise PodFailure("error_event")
+        check_not_aborted(answer.first)
+        return
+    if answer.status >= _FAULT or answer.status in _RETRIED:
+        raise PodFailure(f"status_{answer.status}", answer)
+    check_not_aborted(answer.body)
 
 
 @asynccontextmanager

@@ -7,17 +7,17 @@ requests end with an error.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
+from pdinference.router.events import BOUNDARY, DATA, Problem
 from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
 
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
-_DATA: Final = b"data: "
 _DONE: Final = b"data: [DONE]\n\n"
 
 _NOT_EXACT: Final = frozenset(
@@ -69,10 +69,43 @@ _PLAIN_DELTA: Final = frozenset({"role", "content"})
 _TOKEN_IDS: Final = "token_ids"  # noqa: S105 - a member of chunks
 _PROMPT_IDS: Final = "prompt_token_ids"
 _RETURN_IDS: Final = "return_token_ids"
+_MOST_TOKENS: Final = 2**20
+"""Tokens of a stream that are kept. A longer one does not continue at another pod."""
+_TokenIds = list[Annotated[int, msgspec.Meta(ge=0, lt=2**31)]]
 
 
 class StreamFaultError(Exception):
-    """The stream has an error of the server, or is no stream of vLLM."""
+    """The stream has an error of the server, or is no stream of vLLM.
+
+    Attributes:
+        engine_died: Whether the error says that the engine of the pod has died.
+    """
+
+    def __init__(self, reason: str, *, engine_died: bool = False) -> None:
+        super().__init__(reason)
+        self.engine_died = engine_died
+
+
+class _Choice(msgspec.Struct):
+    """A choice of a chunk, as far as it is read."""
+
+    text: str | None = None
+    delta: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    token_ids: _TokenIds | None = None
+    prompt_token_ids: _TokenIds | None = None
+
+
+class _Chunk(msgspec.Struct):
+    """A chunk of D, as far as it is read."""
+
+    id: str | None = None
+    object: str | None = None
+    created: int | None = None
+    model: str | None = None
+    choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    prompt_token_ids: _TokenIds | None = None
 
 
 def can_migrate(call: Call) -> bool:
@@ -151,34 +184,33 @@ class Progress:
         Raises:
             StreamFaultError: The stream has an error.
         """
-        return b"".join(self._event(event) for event in data.split(b"\n\n") if event)
+        return b"".join(self._event(event) for event in data.split(BOUNDARY) if event)
 
     def _event(self, event: bytes) -> bytes:
-        if not event.startswith(_DATA) or event + b"\n\n" == _DONE:
-            return event + b"\n\n"
-        try:
-            chunk: dict[str, Any] = decoded(event.removeprefix(_DATA), dict[str, Any])
-        except NotJsonError as error:
-            raise StreamFaultError(str(error)) from None
-        if "error" in chunk:
-            raise StreamFaultError("error_event")
-        self._note(chunk)
+        if not event.startswith(DATA) or event + BOUNDARY == _DONE:
+            return event + BOUNDARY
+        chunk, form = _read(event.removeprefix(DATA))
+        self._note(form)
+        for place in (chunk, *(chunk.get("choices") or ())):
+            if not self._ids_wanted or self._continued:
+                place.pop(_PROMPT_IDS, None)
+            if not self._ids_wanted:
+                place.pop(_TOKEN_IDS, None)
         return _encoded(self._as_begun(chunk) if self._continued else chunk)
 
-    def _note(self, chunk: dict[str, Any]) -> None:
-        """Take the ids out of a chunk, unless the client wants them."""
-        choices = chunk.get("choices") or []
-        for place in (chunk, *choices):
-            ids = place.get(_PROMPT_IDS) if self._ids_wanted and not self._continued else place.pop(_PROMPT_IDS, None)
-            if ids and not self._prompt:
-                self._prompt = ids
+    def _note(self, chunk: _Chunk) -> None:
+        """Note how far the stream has come with a chunk."""
+        choices = chunk.choices or []
+        prompts = (chunk.prompt_token_ids, *(choice.prompt_token_ids for choice in choices))
+        self._prompt = self._prompt or next((ids for ids in prompts if ids), [])
         for choice in choices:
-            self._tokens += (choice.get(_TOKEN_IDS) if self._ids_wanted else choice.pop(_TOKEN_IDS, None)) or ()
-            self._finished |= choice.get("finish_reason") is not None
-            delta = choice.get("delta") or {}
-            self._plain &= not any(value for name, value in delta.items() if name not in _PLAIN_DELTA)
+            self._tokens += choice.token_ids or ()
+            self._finished |= choice.finish_reason is not None
+            self._plain &= not any(value for name, value in (choice.delta or {}).items() if name not in _PLAIN_DELTA)
+        if len(self._prompt) + len(self._tokens) > _MOST_TOKENS:
+            self._prompt, self._tokens, self._plain = [], [], False
         if not self._head:
-            self._head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
+            self._head = {"id": chunk.id, "object": chunk.object, "created": chunk.created, "model": chunk.model}
 
     def _as_begun(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """A chunk of the continued stream in the form of the one that the client has."""
@@ -189,7 +221,7 @@ class Progress:
             chunk["choices"] = [
                 {
                     **{name: value for name, value in choice.items() if name != "text"},
-                    "delta": {"content": choice.get("text", "")},
+                    "delta": {"content": choice.get("text") or ""},
                 }
                 for choice in chunk.get("choices") or ()
             ]
@@ -213,7 +245,7 @@ class Progress:
             "prompt": self._prompt + self._tokens,
             # Without a limit, chat generates up to the end of the context, completions 16 tokens.
             "max_tokens": None if limit is None else limit - len(self._tokens),
-            "min_tokens": max(0, int(_value(found, "min_tokens") or 0) - len(self._tokens)),
+            "min_tokens": max(0, (_number(found, "min_tokens") or 0) - len(self._tokens)),
             "stream": True,
             _RETURN_IDS: True,
         }
@@ -236,10 +268,28 @@ class Progress:
         yield _DONE
 
 
-def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
-    """A value that vLLM has accepted; None if there is none."""
-    return msgspec.json.decode(members[name]) if name in members else None
+def _read(data: bytes) -> tuple[dict[str, Any], _Chunk]:
+    """The data of an event: all of it, and what is read of it.
+
+    Raises:
+        StreamFaultError: It is an error, or no chunk of vLLM.
+    """
+    try:
+        chunk: dict[str, Any] = decoded(data, dict[str, Any])
+        if chunk.get("error") is not None:
+            raise StreamFaultError("error_event", engine_died=msgspec.convert(chunk, Problem).engine_died)
+        return chunk, msgspec.convert(chunk, _Chunk)
+    except (NotJsonError, msgspec.ValidationError) as error:
+        raise StreamFaultError(f"malformed_event: {error}") from None
+
+
+def _number(members: Mapping[str, msgspec.Raw], name: str) -> int | None:
+    """A number that vLLM has accepted; None if there is none. It also accepts 5.0 and "5"."""
+    try:
+        return int(msgspec.json.decode(members[name]))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _encoded(chunk: Mapping[str, Any]) -> bytes:
-    return _DATA + msgspec.json.encode(chunk) + b"\n\n"
+    return DATA + msgspec.json.encode(chunk) + BOUNDARY

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.router.busy import Busy
@@ -89,6 +90,7 @@ class Pod:
         refuses: Whether it gets no requests because it refused a connection, and has not answered a probe since. The
             kubelet may never see it: engines that share a container are ready while one of them is.
         admission: Whether requests go to it, if it is a D pod.
+        company: By request: how many others there were when the pod failed one of them.
     """
 
     observed: Observed
@@ -102,6 +104,7 @@ class Pod:
     paused_until: float = 0.0
     refuses: bool = False
     admission: Admission = Admission.HELD
+    company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
 
     @property
     def admitted(self) -> bool:
@@ -135,6 +138,17 @@ class Pod:
     def heard(self) -> None:
         """Note that it sent something."""
         self.heard_at = asyncio.get_running_loop().time()
+
+    def failed_one(self, request: UnderWay) -> int:
+        """Note that it failed one of its requests; the others may follow. How many others it had then.
+
+        Args:
+            request: The request.
+        """
+        others = len(self.under_way) - 1
+        for one in self.under_way:
+            self.company[one] = max(others, self.company.get(one, 0))
+        return self.company.get(request, 0)
 
     def lost(self, reason: str) -> None:
         """End all requests to it."""

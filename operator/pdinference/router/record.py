@@ -93,6 +93,11 @@ class Metrics:
             ("role", "reason"),
             registry=self.registry,
         )
+        self.poison = Counter(
+            "pdinference_router_poison_requests",
+            "Requests that were not sent to a further pod, because pods died while they had them.",
+            registry=self.registry,
+        )
         self.fallbacks = Counter(
             "pdinference_router_prefill_fallbacks",
             "Prompts that D computed because no P pod did.",
@@ -133,24 +138,32 @@ class Record:
     """One request.
 
     Attributes:
+        path: The endpoint.
         client: Name of the API key; empty without keys.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
         fallback: Why D computed the prompt although the request could be split; empty if P did.
         retries: Number of failures of pods.
         migrations: Number of D pods that a stream lost.
+        deaths: Number of pods that died while they had it.
+        suspect: Whether it may be why an engine died.
+        poison: Whether it gets no further pod, because it seems to be why they die.
         stages: Seconds of each stage.
         timing: When the tokens of a streamed answer came; None if that is not measured.
     """
 
     request_id: str
     telemetry: Telemetry
+    path: str = ""
     client: str = ""
     prefill: str = ""
     decode: str = ""
     fallback: str = ""
     retries: int = 0
     migrations: int = 0
+    deaths: int = 0
+    suspect: bool = False
+    poison: bool = False
     stages: dict[str, float] = field(default_factory=dict)
     timing: Timing | None = None
 

@@ -1,18 +1,18 @@
 """Passes a stream on to a client."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from pdinference.router.calls import Call
+from pdinference.router.errors import error_event
+from pdinference.router.events import BOUNDARY
 from pdinference.router.exchange import PodFailure, Stream, check_not_aborted
 from pdinference.router.migration import Progress, StreamFaultError
 from pdinference.router.record import Record
 from pdinference.router.timing import Timing
 
-_BOUNDARY: Final = b"\n\n"
 _LONGEST_EVENT: Final = 2**20
 
 
@@ -30,6 +30,7 @@ class Relay:
         self._progress = progress
         self._timing = timing
         self._rest = b""
+        self._latest = b""
 
     @property
     def can_continue(self) -> bool:
@@ -67,9 +68,14 @@ class Relay:
         if self._progress is not None:
             await self.response.write(self._progress.end())
 
-    async def fail(self, problem: Mapping[str, Any]) -> None:
-        """Send an error as the last event."""
-        await self.response.write(b"data: " + msgspec.json.encode(problem) + b"\n\n")
+    async def fail(self, path: str, message: str) -> None:
+        """Send an error as the last event.
+
+        Args:
+            path: The endpoint.
+            message: What is wrong.
+        """
+        await self.response.write(error_event(path, HTTPStatus.BAD_GATEWAY, message, self._latest))
 
     async def _write(self, data: bytes) -> None:
         """Send whole events: a client could not read an error after a part of one."""
@@ -80,6 +86,7 @@ class Relay:
         if self._timing is not None:
             data = self._timing.take(data)
         if data:
+            self._latest = data
             await self.response.write(data)
 
     async def _write_left(self) -> None:
@@ -88,12 +95,12 @@ class Relay:
             await self.response.write(left)
 
     def _whole(self, data: bytes) -> bytes:
-        if not self._rest and data.endswith(_BOUNDARY):
+        if not self._rest and data.endswith(BOUNDARY):
             return data
         data = self._rest + data
-        end = data.rfind(_BOUNDARY)
+        end = data.rfind(BOUNDARY)
         if end < 0 and len(data) > _LONGEST_EVENT:  # these are no events as vLLM writes them
             self._rest = b""
             return data
-        self._rest = data[end + len(_BOUNDARY) :] if end >= 0 else data
+        self._rest = data[end + len(BOUNDARY) :] if end >= 0 else data
         return data[: len(data) - len(self._rest)]

@@ -14,17 +14,19 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict, MultiMapping
 
-from pdinference.api.names import Role
+from pdinference.api.names import HEADER_SHOULD_RETRY, Role
+from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import FORMS, GET, POST, REQUEST_ID, Call, MalformedError, read_call, read_form
-from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
+from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
+from pdinference.router.errors import problem
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.models import PATH as MODELS
 from pdinference.router.models import Models
-from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 from pdinference.router.timing import timed
@@ -35,11 +37,6 @@ _SESSION: Final = "X-Session-Id"
 _PREFILLED_BY: Final = "X-PDInference-Prefill"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
 _RETRY_AFTER_S: Final = "5"
-_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
-_KINDS: Final[Mapping[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "authentication_error",
-    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
-}
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _LETTERS: Final[Mapping[Role, str]] = {Role.PARAMETER: "P", Role.DECODE: "D"}
@@ -128,7 +125,7 @@ class Front:
 
     async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
         """Handle a request within the limits, and record how it ended."""
-        record = Record(_request_id(request.headers), self._telemetry)
+        record = Record(_request_id(request.headers), self._telemetry, request.path)
         status, outcome = int(HTTPStatus.INTERNAL_SERVER_ERROR), "failed"
         try:
             with self._telemetry.tracer.request(request.path, request.headers) as span:
@@ -183,6 +180,10 @@ class Front:
                     return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
+        except PoisonError as error:
+            response = _error(error.status, str(error), record)
+            response.headers[HEADER_SHOULD_RETRY] = "false"
+            return response, "poison"
         except UnavailableError as error:
             return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
@@ -211,28 +212,28 @@ class Front:
                 record.timing.came()
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
             await relay.response.prepare(request)
-            fault = await self._passed_on(relay, answer, record)
-        while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:
+            fault = await self._passed_on(relay, answer, call, record)
+        while fault and relay.can_continue and not record.poison and record.migrations < _MOST_MIGRATIONS:
             fault = await self._migrated(relay, record)
         if not fault:
             with suppress(ConnectionResetError):  # many clients leave at the last event
                 await relay.response.write_eof()
             return relay.response, "answered"
-        await relay.fail(
-            _problem(HTTPStatus.BAD_GATEWAY, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
-        )
+        await relay.fail(request.path, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
         if request.transport is not None:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
         return relay.response, "cut"
 
-    async def _passed_on(self, relay: Relay, answer: Stream, record: Record) -> str:
+    async def _passed_on(self, relay: Relay, answer: Stream, call: Call, record: Record) -> str:
         """Pass on a stream. Returns why the pod stopped; empty if the stream is complete."""
         try:
             await relay.pass_on(answer, record)
         except PodFailure as failure:
-            self._dispatcher.note(answer.pod, failure, record)
+            await self._dispatcher.note(answer.pod, failure, call, record)
             return failure.reason
         except StreamFaultError as error:
+            if error.engine_died:
+                await self._dispatcher.note(answer.pod, answer.died(), call, record)
             return str(error)
         return ""
 
@@ -247,7 +248,7 @@ class Front:
             async with self._dispatcher.answer(call, record) as answer:
                 if isinstance(answer, Whole):
                     return f"status_{answer.status}"
-                return await self._passed_on(relay, answer, record)
+                return await self._passed_on(relay, answer, call, record)
         except RefusedError as error:
             return f"status_{error.answer.status}"
         except UnavailableError as error:
@@ -278,9 +279,9 @@ async def _invite(request: web.Request) -> None:
         request.writer.output_size = 0  # the response has not begun
 
 
-async def _unknown(_request: web.Request) -> web.Response:
+async def _unknown(request: web.Request) -> web.Response:
     status = HTTPStatus.NOT_FOUND
-    return web.json_response(_problem(status, "There is no such endpoint."), status=status)
+    return web.json_response(problem(request.path, status, "There is no such endpoint."), status=status)
 
 
 def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
@@ -302,19 +303,13 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
 
 
-def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
-    """An error in the form of OpenAI's API."""
-    kind = _KINDS.get(status) or ("invalid_request_error" if status < _FAULT else "service_unavailable")
-    return {"error": {"message": message, "type": kind, "code": int(status)}}
-
-
 def _error(status: int, message: str, record: Record) -> web.Response:
     headers = {REQUEST_ID: record.request_id}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return web.json_response(_problem(status, message), status=status, headers=headers)
+    return web.json_response(problem(record.path, status, message), status=status, headers=headers)
 
 
 def _log(request: web.Request, record: Record, status: int, outcome: str) -> None:
@@ -338,7 +333,7 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
 def client_session() -> aiohttp.ClientSession:
     """Connections to pods. Idle ones are closed before vLLM closes them, after 5 s (uvicorn's default)."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
+        connector=Connector(limit=0, keepalive_timeout=4),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=3),
         auto_decompress=False,
         trust_env=False,

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from pdinference.http_connections import Connector
 from pdinference.runner.access import Access, AccessError
 from pdinference.runner.answers import failed
 from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput, PreparedRequest
@@ -124,7 +125,7 @@ async def _surveyed(task: Task) -> Survey:
 
 
 async def _send_all(task: Task, access: Access, queue: "_Queue", keeper: "_Keeper") -> None:
-    connector = aiohttp.TCPConnector(limit=task.concurrency)
+    connector = Connector(limit=task.concurrency)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,

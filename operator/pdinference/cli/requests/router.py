@@ -19,6 +19,7 @@ from pdinference.cli.requests.stream import Answer, Json, RequestError, ask, mod
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import POD
 from pdinference.cluster.state.pods import pod_record
+from pdinference.http_connections import Connector
 
 _KEPT_S: Final = 600.0
 """How long an idle connection is kept."""
@@ -92,7 +93,7 @@ async def connected(
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     forward = Forward(api, namespace, pod, names.ROUTER_PORT)
     # As with kubectl port-forward, the API server vouches for the pod. A certificate would be for another name.
-    connector = aiohttp.TCPConnector(limit=connections, ssl=False, keepalive_timeout=_KEPT_S)
+    connector = Connector(limit=connections, ssl=False, keepalive_timeout=_KEPT_S)
     async with forward.listening() as port, aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
         url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         # All connections are open before the first request is measured.
