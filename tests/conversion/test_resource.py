@@ -98,7 +98,9 @@ def test_d_before_p_is_told_apart_by_its_role() -> None:
     assert converted(D + P).document == converted(P + D).document
 
 
-@pytest.mark.parametrize("text", [P + P, P + D + D.replace("0.9", "0.8"), P + BAICHUAN], ids=["two Ps", "three", "one without a role"])
+@pytest.mark.parametrize(
+    "text", [P + P, P + D + D.replace("0.9", "0.8"), P + BAICHUAN], ids=["two Ps", "three", "one without a role"]
+)
 def test_several_starts_that_are_no_pair_are_refused(text: str) -> None:
     with pytest.raises(ConversionError, match="--parameter FILE --decode FILE"):
         converted(text)

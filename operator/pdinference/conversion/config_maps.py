@@ -38,7 +38,7 @@ def _files(volume: Mapping[str, Any], known: ConfigMaps) -> Iterator[tuple[str, 
         data = known.get(text(source.get("name")) or "", {})
         items = list(mappings(source.get("items")))
         if items:
-            paths = {text(item.get("key")): text(item.get("path")) for item in items}
+            paths = {text(item.get("key")) or "": text(item.get("path")) or "" for item in items}
             yield from ((path, data[key]) for key, path in paths.items() if key in data and path)
         else:
             yield from data.items()

@@ -117,7 +117,7 @@ _UNKNOWN_SIZE = (
 
 
 def gpu_settings(labels: dict[str, list[str]]) -> Iterator[Finding]:
-    """Fields for the labels of GPUs that nodes must have, with all values of each. Takes these labels out of the map."""
+    """Fields for the labels of GPUs that nodes must have. Takes these labels out of the map."""
     if products := labels.pop(PRODUCT, None):
         yield "role.accelerator.products", products
         return

@@ -27,7 +27,33 @@ _STACK_SWITCHES = {
     "enablePrefixCaching": "enable-prefix-caching",
 }
 _STACK_TAKEN = frozenset(
-    ["name", "repository", "tag", "modelURL", "replicaCount", "requestCPU", "requestMemory", "limitCPU", "limitMemory", "requestGPU", "requestGPUType", "vllmConfig", "env", "envFromSecret", "hf_token", "nodeSelector", "tolerations", "enableLoRA", "enableTool", "toolCallParser", "lmcacheConfig", "chatTemplate", "runtimeClassName", "priorityClassName", "nodeSelectorTerms"]
+    [
+        "name",
+        "repository",
+        "tag",
+        "modelURL",
+        "replicaCount",
+        "requestCPU",
+        "requestMemory",
+        "limitCPU",
+        "limitMemory",
+        "requestGPU",
+        "requestGPUType",
+        "vllmConfig",
+        "env",
+        "envFromSecret",
+        "hf_token",
+        "nodeSelector",
+        "tolerations",
+        "enableLoRA",
+        "enableTool",
+        "toolCallParser",
+        "lmcacheConfig",
+        "chatTemplate",
+        "runtimeClassName",
+        "priorityClassName",
+        "nodeSelectorTerms",
+    ]
 )
 _STACK_REASONS = {
     **dict.fromkeys(
@@ -75,7 +101,8 @@ def _of_stack(stack: Mapping[str, Any], model: Mapping[str, Any]) -> Launch:
         Launch(tuple(_stack_arguments(model)))
     )
     settings = {**launch.settings, **_stack_replicas(model)}
-    return replace(launch, settings=settings, remarks=(*launch.remarks, *_stack_remarks(model)), image=image or None)
+    remarks = (*launch.remarks, *_stack_remarks(model))
+    return replace(launch, settings=settings, remarks=remarks, name=text(model.get("name")) or "")
 
 
 def _stack_replicas(model: Mapping[str, Any]) -> dict[str, Any]:

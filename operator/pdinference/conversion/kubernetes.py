@@ -10,9 +10,11 @@ from pdinference.conversion.config_maps import ConfigMaps, config_maps, mounted_
 from pdinference.conversion.docker import SHARED_MEMORY, UNUSED_VOLUME, Container
 from pdinference.conversion.gpu_labels import gpu_settings
 from pdinference.conversion.launch import Finding, Folder, Launch, Remark, Unresolved
+from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.pod_templates import PodTemplate, pod_templates
 from pdinference.conversion.programs import Context, container_starts
 from pdinference.conversion.yaml_values import mapping, mappings, number, text, text_map, texts
+from pdinference.engine.refused import REFUSED_ENVIRONMENT
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", re.ASCII)
 _GPU: str = Accelerator.model_fields["resource_name"].default
@@ -39,7 +41,7 @@ _SERVICE = (
     "choose another name for the resource, or delete this Service first."
 )
 TEMPLATE = "Add it to podTemplate of the role if pods still need it."
-_FROM_SECRET = (
+_OF_A_SOURCE = (
     "The variables that this Secret gives are not known here. For a token of the hub, set tokenSecret of "
     "model.source.huggingFace to {{name: {name}, key: ...}}; for API keys of clients, router.apiKeys.secretName. Add "
     "others to podTemplate of the role."
@@ -123,17 +125,18 @@ def _behind(launch: Launch, services: Iterable[Mapping[str, Any]], labels: Mappi
 def container_of(template: PodTemplate, container: Mapping[str, Any], maps: ConfigMaps) -> Container:
     """A container of a pod template, with what its command can refer to."""
     environment = _environment(template, container, maps)
+    if template.nodes > 1:
+        environment.known.setdefault("LWS_GROUP_SIZE", str(template.nodes))
 
     def read(value: str) -> str:
         return expanded(value, environment.known)
 
-    group = {"LWS_GROUP_SIZE": str(template.nodes)} if template.nodes > 1 else {}
     return Container(
         entrypoint=texts(container.get("command"), read),
         command=texts(container.get("args"), read),
         image=text(container.get("image")),
         outside=_outside(template, container, environment),
-        variables=group | environment.known,
+        variables=environment.known,
         files=mounted_files(template.pod, container, maps),
     )
 
@@ -205,7 +208,7 @@ def _take_source(found: _Environment, source: Mapping[str, Any], maps: ConfigMap
     elif name:
         found.remarks.append(Remark(f"envFrom ConfigMap {name}", _NOT_HERE))
     elif secret:
-        found.remarks.append(Remark(f"envFrom Secret {secret}", _FROM_SECRET.format(name=secret)))
+        found.remarks.append(Remark(f"envFrom Secret {secret}", _OF_A_SOURCE.format(name=secret)))
 
 
 def _take_variable(found: _Environment, entry: Mapping[str, Any], maps: ConfigMaps) -> None:
@@ -220,7 +223,8 @@ def _take_variable(found: _Environment, entry: Mapping[str, Any], maps: ConfigMa
     elif secret:
         found.secrets[name] = (text(secret.get("name")) or "", text(secret.get("key")) or "")
     elif origin:
-        found.remarks.append(Remark(f"env {name}", _NOT_HERE if chosen else TEMPLATE))
+        own = REFUSED_ENVIRONMENT.get(name)
+        found.remarks.append(Remark(f"env {name}", as_sentence(own) if own else _NOT_HERE if chosen else TEMPLATE))
 
 
 def _resources(template: PodTemplate, container: Mapping[str, Any]) -> Iterator[Finding]:
@@ -297,6 +301,8 @@ def _folders(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[F
             yield Folder(where, "hostPath", f"{folder.rstrip('/')}/{inside}".rstrip("/"))
         elif where.startswith("/") and image:
             yield Folder(where, "image", image, inside)
+        elif where.startswith("/") and "emptyDir" in volume:
+            yield Folder(where, "emptyDir", "")
 
 
 def _remarks(template: PodTemplate, container: Mapping[str, Any]) -> Iterator[Remark]:

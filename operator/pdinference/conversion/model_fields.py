@@ -8,7 +8,7 @@ from typing import Any
 from pdinference.api.v1alpha1.source import SEGMENT
 from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
-from pdinference.conversion.options import REPLACED, Options
+from pdinference.conversion.options import Options, why_unresolved
 from pdinference.planning.memory.model.architectures import LAST_VERSIONS
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
@@ -69,7 +69,7 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
         )
     yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
-        reason = REPLACED if isinstance(word, Unresolved) else _SUPERFLUOUS
+        reason = why_unresolved(word) if isinstance(word, Unresolved) else _SUPERFLUOUS
         yield Remark(word, reason)
     if "served-model-name" not in options.values:
         if _MODEL_NAME.fullmatch(model):
@@ -145,13 +145,22 @@ def _local(path: str, launch: Launch) -> Iterator[Finding]:
             yield f"model.source.{folder.member}.path", inside
         return
     yield "model.source.path", path
+    yield Remark("model.source.path", _about_folder(path, folder), left_out=False)
+
+
+def _about_folder(path: str, folder: Folder | None) -> str:
+    """What source.path means, and which other sources there are for a folder that is mounted."""
+    if folder is not None and folder.member == "emptyDir":
+        return (
+            "Another container fills this folder before vLLM starts, which no pod of the operator does. Set "
+            "model.source.huggingFace (model.cache keeps one download), or a claim with the model."
+        )
     there = f"{folder.origin.rstrip('/')}/{_inside(path, folder)}".rstrip("/") if folder else path
-    yield Remark(
-        "model.source.path",
-        "This is a folder of the engine image. If the model is on your machine, use one of these instead: a claim with "
-        "a copy of it (persistentVolumeClaim: {claimName: ..., path: ...}); or the folder of the nodes (hostPath: "
-        f"{{path: {there}}}), which the chart's allowedHostPaths has to allow.",
-        left_out=False,
+    where = f"It is mounted from {there}, but source.path" if folder else "This"
+    return (
+        f"{where} is a folder of the engine image. If the model is on your machine, use one of these instead: a claim "
+        "with a copy of it (persistentVolumeClaim: {claimName: ..., path: ...}); or the folder of the nodes (hostPath: "
+        f"{{path: {there}}}), which the chart's allowedHostPaths has to allow."
     )
 
 

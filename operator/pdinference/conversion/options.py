@@ -57,6 +57,7 @@ _CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 SECRET_OPTIONS = frozenset({"api-key", "hf-token"})
 """Options whose value is secret. A reference to a variable from a Secret is kept."""
 REPLACED = "A part of this comes from outside of this file. Write its value."
+IN_ONE_CASE = "The script passes this in one case only (if, case, && or ||). Set it if you need it."
 ROPE = frozenset({"rope-scaling", "rope-theta"})
 """Former options of vLLM that conversion/rope.py converts."""
 DYNAMO_OPTIONS = {
@@ -110,7 +111,7 @@ def parse_options(arguments: tuple[str, ...], release: Release, program: str = "
         values = [joined] if joined is not None else list(_following(words, name, form))
         unresolved = any(isinstance(text, Unresolved) for text in (word, *values))
         if unresolved and name not in SECRET_OPTIONS:
-            found.remarks.append(Remark(shown(name, values), REPLACED))
+            found.remarks.append(Remark(shown(name, values), why_unresolved(word, *values)))
         elif form is not None:
             _take(found, name, form, values, release)
         elif name in ROPE:
@@ -198,6 +199,11 @@ def member_value(text: str) -> Any:
         return count(text)
     except ValueError:
         return text
+
+
+def why_unresolved(*texts: str) -> str:
+    """Why a text is not known."""
+    return REPLACED if any(mark in text for text in texts for mark in "$`{<") else IN_ONE_CASE
 
 
 def shown(name: str, values: Iterable[str] = ()) -> str:

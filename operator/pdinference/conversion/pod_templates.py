@@ -1,4 +1,4 @@
-"""Finds pod templates in objects of any kind: at any depth, a map with `containers`, or with Dynamo's `mainContainer`."""
+"""Finds pod templates in objects of any kind: at any depth, a map with `containers` or Dynamo's `mainContainer`."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pdinference.conversion.docker import Container, docker_run
 from pdinference.conversion.expansion import Value
@@ -165,14 +166,8 @@ def _starts_at(
     own = environment | dict(_assignments(before))
     if program in _CONTAINERS and (arguments := _after_run(rest)) is not None:
         return container_starts(docker_run(arguments), replace(context, variables={}))
-    if program in _SHELLS and (found := _in_shell(rest, own, context)) is not None:
-        return found
-    if words[at] in context.files:
-        return _within(context.files[words[at]], own, context, rest)
-    if program == "eval":
-        return _within(" ".join(rest), own, context)
-    if program in _PASS_ON and (text := next((word for word in rest if _names_vllm(word)), None)) is not None:
-        return _within(text, own, context)
+    if (script := _script_at(words, at, program, context)) is not None:
+        return _within(script.text, own, context, script.positional)
     arguments = _server_arguments(words[at], program, rest)
     if arguments is None:
         return None
@@ -197,18 +192,38 @@ def _without_entry_point(words: list[str]) -> list[str]:
     return rest[1:] if rest[:1] == ["serve"] else words
 
 
-def _in_shell(rest: Sequence[str], environment: Mapping[str, str], context: Context) -> list[Launch] | None:
-    """The launches in the script of a shell: after `-c`, or in a file that is known."""
+class _Passed(NamedTuple):
+    """A script that a program runs, and its arguments."""
+
+    text: str
+    positional: Sequence[str] = ()
+
+
+def _script_at(words: list[str], at: int, program: str, context: Context) -> _Passed | None:
+    """The script that a program runs: a shell, `eval`, a program that passes one on, or a file that is known."""
+    rest = words[at + 1 :]
+    if program in _SHELLS:
+        return _of_shell(rest, context)
+    if words[at] in context.files:
+        return _Passed(context.files[words[at]], rest)
+    if program == "eval":
+        return _Passed(" ".join(rest))
+    passed = next((word for word in rest if _names_vllm(word)), None) if program in _PASS_ON else None
+    return None if passed is None else _Passed(passed)
+
+
+def _of_shell(rest: Sequence[str], context: Context) -> _Passed | None:
+    """The script of a shell: after `-c`, or in a file that is known."""
     command, at = False, 0
     while at < len(rest) and rest[at][:1] in {"-", "+"} and rest[at] != "-":
         option = rest[at]
         short = not option.startswith("--")
         command |= short and "c" in option
-        at += 2 if short and option[-1] in "oO" and option[0] in "-+" else 1
+        at += 2 if short and option[-1] in "oO" else 1
     if at >= len(rest):
         return None
     script = rest[at] if command else context.files.get(rest[at])
-    return None if script is None else _within(script, environment, context, rest[at + (2 if command else 1) :])
+    return None if script is None else _Passed(script, rest[at + (2 if command else 1) :])
 
 
 def _within(

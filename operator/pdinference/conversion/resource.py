@@ -21,6 +21,7 @@ _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollo
 _PORT = "router.service.port"
 _NODES = "role.parallelism.nodes"
 _COPIES = "role.parallelism.data"
+_ROLE_WORD = re.compile(r"[-_.]?(?:pre-?fill|decode)(?:er|r|-?(?:worker|server|instance))?s?", re.IGNORECASE)
 _ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", _NODES)
 
 
@@ -67,7 +68,7 @@ def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -
         without = frozenset({_PORT})
     spec, more = _spec(halves, without)
     half = halves[Role.PARAMETER]
-    metadata = {"name": name or _name(half.launch.name or model_of(half.options))}
+    metadata = {"name": name or _name(_given_name(halves) or model_of(half.options))}
     if half.launch.namespace:
         metadata["namespace"] = half.launch.namespace
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
@@ -220,6 +221,14 @@ def _put(tree: dict[str, Any], path: str, value: Any) -> None:
         tree = tree.setdefault(parent, {})
     if not (isinstance(value, dict) and not value and last in tree):
         tree[last] = value
+
+
+def _given_name(halves: Mapping[Role, _Half]) -> str:
+    """The name of the container or workload, without a word for the role; empty if P and D have different ones."""
+    names = {half.launch.name for half in halves.values()}
+    if len(names) > 1:
+        names = {_ROLE_WORD.sub("", name).strip("-_.") for name in names}
+    return next(iter(names)) if len(names) == 1 else ""
 
 
 def _name(model: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.conversion.kv_transfer import role_of
@@ -61,7 +62,7 @@ def _of_dynamo(launch: Launch) -> Role | None:
     if launch.program == "vllm":
         return None
     words = [part for word in launch.arguments for part in word.split("=", 1)]
-    modes = {mode for option, mode in zip(words, words[1:], strict=False) if option == "--disaggregation-mode"}
+    modes = {mode for option, mode in pairwise(words) if option == "--disaggregation-mode"}
     if "--is-prefill-worker" in words or "prefill" in modes:
         return Role.PARAMETER
     return Role.DECODE if "--is-decode-worker" in words or "decode" in modes else None

@@ -53,7 +53,22 @@ class _Branch:
 
     before: dict[str, Value]
     assigned: set[str] = field(default_factory=set)
+    after: dict[str, Value] = field(default_factory=dict)
     chain: bool = False
+
+    def end(self, values: Mapping[str, Value]) -> None:
+        """Note the values at the end of the part. What it only appends is known to be possible."""
+        for name in self.assigned:
+            known = self.after.get(name, self.before.get(name))
+            added = _appended(self.before.get(name), values.get(name))
+            if values.get(name) == self.before.get(name):
+                continue
+            if added is None or known is None:
+                self.after[name] = Unresolved(f"${name}")
+            elif isinstance(known, tuple):
+                self.after[name] = (*known, *map(Unresolved, added))
+            else:
+                self.after[name] = Unresolved(" ".join(filter(None, (known, *added))))
 
 
 class Script:
@@ -139,12 +154,14 @@ class Script:
 
     def _next_branch(self) -> None:
         if self._branches:
+            self._branches[-1].end(self.variables.values)
             self.variables.values = dict(self._branches[-1].before)
 
     def _close(self) -> None:
         if self._branches:
             branch = self._branches.pop()
-            self.variables.values = branch.before | {name: Unresolved(f"${name}") for name in branch.assigned}
+            branch.end(self.variables.values)
+            self.variables.values = branch.before | branch.after
 
     def _after(self, command: SimpleCommand) -> None:
         """Begin, switch or end the branches that a separator stands for."""
@@ -239,6 +256,20 @@ class Script:
     def _document(self, document: HereDocument) -> Document:
         """A text that a script passes on: with its own variables in place already, unless the delimiter is quoted."""
         return Document(document.text, self._environment() if document.literal else dict(self.variables.values))
+
+
+def _appended(before: Value | None, after: Value | None) -> tuple[str, ...] | None:
+    """What a value has more than another one; None if it does not begin with that."""
+    if isinstance(before, tuple) and isinstance(after, tuple) and after[: len(before)] == before:
+        return after[len(before) :]
+    if (
+        isinstance(before, str)
+        and isinstance(after, str)
+        and not isinstance(before, Unresolved)
+        and after.startswith(before)
+    ):
+        return (after[len(before) :].strip(),)
+    return None
 
 
 def _leading_assignments(words: Sequence[Word | ArrayWord]) -> Iterator[Word | ArrayWord]:

@@ -262,23 +262,28 @@ class _Parser:
             return Reference("arithmetic", text[start + 3 : end - 2], text[start:end], quoted)
         if text.startswith("$(", start):
             return self._substitution(2, quoted=quoted)
-        if text.startswith("${", start):
-            self._at = self._closing("}", start + 2, start)
-            return Reference("parameter", text[start + 2 : self._at - 1], text[start : self._at], quoted)
         if text.startswith("`", start):
-            end = re.compile(r"(?:[^`\\]|\\.)*`", re.DOTALL).match(text, start + 1)
-            if end is None:
-                raise self._unclosed(start)
-            self._at = end.end()
-            return Reference("command", text[start + 1 : self._at - 1], text[start : self._at], quoted)
-        if (name := _NAME.match(text, start + 1)) is not None:
+            return self._backquoted(quoted=quoted)
+        braces = 2 if text.startswith("${", start) else 1
+        name = _NAME.match(text, start + 1)
+        if braces == 2 or name is not None:
             # `$10` is `$1` followed by 0.
-            self._at = start + 2 if name[0].isdecimal() else name.end()
-            return Reference("parameter", text[start + 1 : self._at], text[start : self._at], quoted)
+            after_name = start + 2 if name is None or name[0].isdecimal() else name.end()
+            self._at = after_name if braces == 1 else self._closing("}", start + 2, start)
+            body = text[start + braces : self._at - braces + 1]
+            return Reference("parameter", body, text[start : self._at], quoted)
         self._at += 1
         if not quoted and text.startswith("'", self._at):  # $'...'
             return Text(self._ansi(), quoted=True)
         return Text("$", quoted)
+
+    def _backquoted(self, *, quoted: bool) -> Reference:
+        start, text = self._at, self._text
+        match = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL).match(text, start)
+        if match is None:
+            raise self._unclosed(start)
+        self._at = match.end()
+        return Reference("command", match[0][1:-1], match[0], quoted)
 
     def _ansi(self) -> str:
         match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self._text, self._at)
