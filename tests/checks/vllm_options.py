@@ -35,7 +35,26 @@ def _form(action: argparse.Action) -> str:
         return "optional"
     if action.choices and action.type in {None, str}:
         return "|".join(map(str, action.choices))
-    return next((form for type_, form in _NUMBERS.items() if action.type is type_), "text")
+    return next((form for type_, form in _NUMBERS.items() if action.type is type_), _converted_form(action.type))
+
+
+def _converted_form(convert: Any) -> str:
+    """The form of a value that vLLM converts by a function, found by what the function takes."""
+
+    def takes(text: str) -> bool:
+        try:
+            convert(text)
+        except (ValueError, TypeError, argparse.ArgumentTypeError):  # what argparse reports as an invalid value
+            return False
+        return True
+
+    if convert in {None, str} or takes("word"):
+        return "text"
+    if takes("{}"):
+        return "json" if takes("[]") else "object"
+    return (
+        "count" if takes("1k") and not takes("auto") else "float" if takes("1.5") else "int" if takes("1") else "text"
+    )
 
 
 def main() -> None:

@@ -214,7 +214,7 @@ def test_a_deployment_becomes_a_resource() -> None:
     assert conversion.document["metadata"] == {"name": "mistral-7b", "namespace": "llms"}
     spec = conversion.document["spec"]
     claim = {"claimName": "models", "path": "shared/mistral/7b"}
-    assert spec["model"] == {"source": {"persistentVolumeClaim": claim}}
+    assert spec["model"] == {"source": {"persistentVolumeClaim": claim}, "maxModelLength": 4096}
     assert spec["engine"] == {"env": {"MAX_LENGTH": "4096"}, "image": "registry.example/vllm:0.32"}
     assert spec["parameter"] == spec["decode"]
     assert spec["decode"] == {
@@ -229,7 +229,6 @@ def test_a_deployment_becomes_a_resource() -> None:
         },
     }
     remarks = remarks_of(conversion)
-    assert "Write its value" in remarks["--max-model-len $(MAX_LENGTH)"]
     assert "4 GPUs and D on 4 GPUs" in remarks["P and D"]
     assert {"container: readinessProbe", "pod: serviceAccountName", "env NODE", "volume shm"} <= remarks.keys()
     validated(conversion.document)

@@ -22,6 +22,9 @@ VALUES = {
     "int": ["3"],
     "float": ["0.5"],
     "text": ["word"],
+    "count": ["4096"],
+    "object": ['{"a": 1}'],
+    "json": ['{"a": 1}'],
     "list": ["a", "b"],
     "optional": ["word"],
     "switch": [],
@@ -87,7 +90,7 @@ def test_an_option_is_rendered_again_or_has_a_remark(name: str) -> None:
             if option == "pipeline-parallel-size" and role is Role.DECODE:
                 assert again["tensor-parallel-size"] == value
             elif option == "max-num-batched-tokens":
-                assert again[option] == "4000"
+                assert again[option] == 4000
             elif value is not False or option in again:
                 assert again[option] == value
 

@@ -12,6 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounds import MAX_SPEC_BYTES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.validation import Problem
@@ -21,6 +23,8 @@ from pdinference.engine.refused import refused_argument
 Release = tuple[str, Mapping[str, str]]
 """A version of vLLM, and the form of each of its options."""
 
+JSON_LIMITS = Limits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
+"""Limits of the JSON text of an option."""
 _LISTS = "vllm-options"
 _OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
 _HINTS = 8
@@ -76,7 +80,7 @@ def known_release(version: str | None) -> Release:
 
 @cache
 def lists() -> Mapping[str, Mapping[str, str]]:
-    """The form of each option (`switch`, `flag`, `int`, `a|b`, ...) by the version of vLLM."""
+    """The form of each option (`switch`, `flag`, `int`, `object`, `a|b`, ...) by the version of vLLM."""
     found = {}
     for file in files("pdinference.checks").joinpath(_LISTS).iterdir():
         version, *lines = file.read_text(encoding="utf-8").splitlines()
@@ -133,8 +137,30 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "list": (lambda value: not isinstance(value, bool) and value != [], "one or several values"),
     "optional": (lambda value: value is not False and not isinstance(value, list), "one value, or true"),
     "text": (lambda value: not isinstance(value, bool | list), "one value"),
+    "count": (
+        lambda value: _number(value) == "int" or _is_count(value),
+        "a whole number such as 4096, 4k (4,000) or 4K (4,096)",
+    ),
+    "object": (lambda value: isinstance(_json(value), dict), "a JSON object"),
+    "json": (lambda value: isinstance(_json(value), dict | list), "JSON text of an object or a list"),
 }
 """Predicate and description of the values of each form."""
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d{1,12}(\.\d{1,9})?[kKmMgGtT]", value, re.ASCII) is not None
+
+
+def _json(value: Any) -> Any:
+    """An object, or parsed JSON text. A list would become several values of the option, so it is not JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return loads(value.encode(), JSON_LIMITS)
+    except (BoundedJsonError, UnicodeEncodeError):
+        return None
 
 
 def _number(value: Any) -> str:

@@ -3,6 +3,10 @@
 _V1 = "vLLM now has one engine and one scheduler, and no option for it."
 NO_RAY = "The operator starts the ranks and nodes of an instance itself, without Ray."
 _SPECULATIVE = "Use args with speculative-config, one JSON object."
+_ROPE = (
+    "Use args with hf-overrides: {rope_parameters: {rope_type: yarn, factor: 4.0, original_max_position_embeddings: "
+    "32768, rope_theta: 1000000}}, with all members, because this replaces those of the model's config."
+)
 
 REMOVED: dict[str, str] = {
     "swap-space": "vLLM no longer has swap space. kvTiers.cpu.size of the role keeps KV blocks in CPU memory.",
@@ -18,8 +22,8 @@ REMOVED: dict[str, str] = {
     "max-seq-len-to-capture": "vLLM no longer has such a limit; see cudagraph-capture-sizes in args.",
     "device": "The engine image decides it; accelerator.type is GPU or CPU.",
     "task": "P/D is for generating text; vLLM now has runner and convert for other models.",
-    "rope-scaling": "Use args with hf-overrides: {rope_scaling: {...}}.",
-    "rope-theta": "Use args with hf-overrides: {rope_theta: ...}.",
+    "rope-scaling": _ROPE,
+    "rope-theta": _ROPE,
     "guided-decoding-backend": "Use args with structured-outputs-config: {backend: ...}.",
     "enable-reasoning": "A reasoning-parser in args is enough.",
     "speculative-model": _SPECULATIVE,

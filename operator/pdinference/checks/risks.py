@@ -12,6 +12,7 @@ from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.transfer import HostLocal, Transfer
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
+from pdinference.checks.secret_values import may_hold_secret
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.memory.gpus import gpu_memory
 from pdinference.planning.memory.product_names import meant_by
@@ -19,7 +20,6 @@ from pdinference.planning.pinning import not_pinned
 from pdinference.planning.transfer_speeds import TCP_TEXT
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
-_SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 
 _FP8 = (
     " engine.kvCache.dtype: fp8 halves the bytes; where TCP was overloaded, that cut the time to the first token from "
@@ -178,7 +178,8 @@ def _exposure(spec: Spec) -> Iterator[Problem]:
 def _secrets(spec: Spec) -> Iterator[Problem]:
     for name, options in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
         for variable in options.env:
-            if _SECRET.search(variable) and variable not in OWNED_ENVIRONMENT:  # those are refused, with other advice
+            if may_hold_secret(variable, options.env[variable]) and variable not in OWNED_ENVIRONMENT:
+                # Those of OWNED_ENVIRONMENT are refused, with other advice.
                 yield Problem(
                     f"spec.{name}.env.{variable}",
                     "This variable may hold a secret, which everyone who can read the resource can read. Use a Secret "

@@ -2,7 +2,8 @@
 
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.reading import is_yaml, starts_in_documents, starts_in_script, starts_in_words
-from pdinference.conversion.resource import Conversion, convert, pair_of
+from pdinference.conversion.resource import Conversion, convert
+from pdinference.conversion.roles import pair_of
 
 __all__ = [
     "Conversion",

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ REASONS = {
 OTHER = "The operator creates the pods. Use podTemplate of the role for further settings."
 _HUB_CACHE = "This is the cache of a hub. spec.model.cache stores the model on a claim or on each node."
 UNUSED_VOLUME = "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else)."
+FROM_MACHINE = "Its value comes from your machine. Write NAME=VALUE."
 _HANDLED = frozenset({"--env", "--volume", "--publish", "--entrypoint", "--name"})
 
 
@@ -52,18 +53,23 @@ class Container:
         command: Arguments of the program.
         image: The image.
         outside: A launch with everything except arguments.
+        variables: Values of variables that commands of the container can refer to, beside its environment.
+        files: Text of scripts that are mounted, by path.
     """
 
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     image: str | None = None
     outside: Launch = field(default_factory=lambda: Launch(()))
+    variables: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def around(self, launch: Launch) -> Launch:
         """A launch of vLLM in this container."""
         return replace(
             self.outside,
             arguments=launch.arguments,
+            program=launch.program,
             environment={**self.outside.environment, **launch.environment},
             image=self.image,
             remarks=(*self.outside.remarks, *launch.remarks),
@@ -128,7 +134,7 @@ def environment_of(entries: Sequence[str]) -> tuple[dict[str, str], list[Remark]
         if equals:
             environment[name] = _as(entry, value)
         else:
-            remarks.append(Remark(f"--env {name}", "Its value comes from your machine. Write NAME=VALUE."))
+            remarks.append(Remark(f"--env {name}", FROM_MACHINE))
     return environment, remarks
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from pdinference.checks.secret_values import may_hold_secret
+from pdinference.conversion.api_keys import VARIABLE, referred, secret_keys
 from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
@@ -11,7 +13,6 @@ from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
 
 Convert = Callable[[str, str], Iterator[Finding]]
 
-_SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|ACCESS_KEY)", re.IGNORECASE)
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DEVICES = (
     "The device plug-in chooses the devices of each pod, as many as parallelism says. accelerator.products pins pods "
@@ -96,7 +97,9 @@ def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
     if name := next((name for name in HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
         yield from token_settings(options, launch, name)
     for name in launch.secrets:
-        if name not in HUB_TOKENS:
+        if name == VARIABLE:
+            yield from secret_keys(name, name, launch)
+        elif name not in HUB_TOKENS and name not in _option_secrets(options):
             yield Remark(name, _why_left_out(name))
     for name, value in launch.environment.items():
         if name not in HUB_TOKENS:
@@ -104,7 +107,7 @@ def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
 
 
 def _variable(name: str, value: str) -> Iterator[Finding]:
-    if name not in TABLE and (name in REFUSED_ENVIRONMENT or _SECRET.search(name)):
+    if name not in TABLE and (name in REFUSED_ENVIRONMENT or may_hold_secret(name, value)):
         yield Remark(name, _why_left_out(name))
     elif isinstance(value, Unresolved):
         yield Remark(f"{name}={value}", REPLACED)
@@ -117,6 +120,12 @@ def _variable(name: str, value: str) -> Iterator[Finding]:
             yield Remark(f"{name}={value}", str(error))
     else:
         yield f"both.env.{name}", value
+
+
+def _option_secrets(options: Options) -> set[str]:
+    """Variables of which an option made use."""
+    keys = options.values.get("api-key")
+    return {referred(str(key)) for key in keys} if isinstance(keys, list) else set()
 
 
 def _why_left_out(name: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pdinference.api.names import Role
+
 
 class ConversionError(ValueError):
     """The input cannot be converted. The message states the reason and what to do."""
@@ -65,6 +67,9 @@ class Launch:
         settings: Fields that a manifest sets directly (in the form of conversion/settings.py).
         folders: Folders that are mounted into the container.
         remarks: Remarks so far.
+        program: vllm, or dynamo.vllm, which has further options of its own.
+        place: Where in the file the launch is, for messages.
+        role: The role that names, labels or the kind of the object suggest.
     """
 
     arguments: tuple[str, ...]
@@ -76,3 +81,6 @@ class Launch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     folders: tuple[Folder, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    program: str = "vllm"
+    place: str = ""
+    role: Role | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from pdinference.api.v1alpha1.source import SEGMENT
 from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
-from pdinference.conversion.options import Options
+from pdinference.conversion.options import Options, why_unresolved
 from pdinference.planning.memory.model.architectures import LAST_VERSIONS
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
@@ -17,6 +17,16 @@ _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]*")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Variables with the access token for the Hugging Face hub."""
+_VOLUMES = {"persistentVolumeClaim": "claimName", "image": "reference"}
+"""Sources of a model that are mounted, with the member that names each."""
+_SUPERFLUOUS = "This is neither an option nor the model. vLLM would reject it."
+_GGUF = re.compile(r"[-_.]gguf\b", re.IGNORECASE)
+_GGUF_TYPE = re.compile(r"(UD-)?(I?Q\d\w*|TQ\d\w*|B?F16|F32)", re.IGNORECASE)
+GGUF = (
+    "vLLM reads no GGUF weights by itself: that is the package vllm-gguf-plugin, which its image does not have. The "
+    "operator does not download .gguf files from a hub, and was not tested with them. Use the repository of the same "
+    "model with safetensors (FP8, AWQ or GPTQ for few bits)."
+)
 CONFIG_MAP = "chat-template"
 HUB_SECRET = "hugging-face"  # noqa: S105 - the name of a Secret
 _USE_SECRET = (
@@ -46,6 +56,8 @@ def model_of(options: Options) -> str:
 def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
     """The source of the weights, and the served model name."""
     model = model_of(options)
+    model, gguf = _without_gguf_type(model, options)
+    yield from gguf
     if _REPOSITORY.fullmatch(model):
         yield from _hub(model, options, launch)
     elif model.startswith("/"):
@@ -57,7 +69,8 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
         )
     yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
-        yield Remark(word, "This is neither an option nor the model. vLLM would reject it.")
+        reason = why_unresolved(word) if isinstance(word, Unresolved) else _SUPERFLUOUS
+        yield Remark(word, reason)
     if "served-model-name" not in options.values:
         if _MODEL_NAME.fullmatch(model):
             yield "model.name", model
@@ -68,6 +81,16 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
                 "use the name of the resource, or the name in spec.model.name.",
                 left_out=False,
             )
+
+
+def _without_gguf_type(model: str, options: Options) -> tuple[str, list[Remark]]:
+    """The model without the type of GGUF weights (`owner/name:Q4_K_M`), and what GGUF needs."""
+    repository, colon, kind = model.partition(":")
+    typed = bool(colon) and _GGUF_TYPE.fullmatch(kind) is not None and _REPOSITORY.fullmatch(repository) is not None
+    if not typed and not _GGUF.search(model) and options.values.get("quantization") != "gguf":
+        return model, []
+    remarks = [Remark(f"model {model}", GGUF, left_out=False)]
+    return (repository, [Remark(f":{kind}", GGUF), *remarks]) if typed else (model, remarks)
 
 
 def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
@@ -116,19 +139,28 @@ def _local(path: str, launch: Launch) -> Iterator[Finding]:
     folder = next((f for f in launch.folders if f"{path}/".startswith(f"{f.mount.rstrip('/')}/")), None)
     if not _FOLDER.fullmatch(path):
         raise ConversionError(f"The folder {path[:200]!r} has a name that no resource can have. Rename it.")
-    if folder is not None and folder.member == "persistentVolumeClaim":
-        yield "model.source.persistentVolumeClaim.claimName", folder.origin
+    if folder is not None and folder.member in _VOLUMES:
+        yield f"model.source.{folder.member}.{_VOLUMES[folder.member]}", folder.origin
         if inside := _inside(path, folder):
-            yield "model.source.persistentVolumeClaim.path", inside
+            yield f"model.source.{folder.member}.path", inside
         return
     yield "model.source.path", path
+    yield Remark("model.source.path", _about_folder(path, folder), left_out=False)
+
+
+def _about_folder(path: str, folder: Folder | None) -> str:
+    """What source.path means, and which other sources there are for a folder that is mounted."""
+    if folder is not None and folder.member == "emptyDir":
+        return (
+            "Another container fills this folder before vLLM starts, which no pod of the operator does. Set "
+            "model.source.huggingFace (model.cache keeps one download), or a claim with the model."
+        )
     there = f"{folder.origin.rstrip('/')}/{_inside(path, folder)}".rstrip("/") if folder else path
-    yield Remark(
-        "model.source.path",
-        "This is a folder of the engine image. If the model is on your machine, use one of these instead: a claim with "
-        "a copy of it (persistentVolumeClaim: {claimName: ..., path: ...}); or the folder of the nodes (hostPath: "
-        f"{{path: {there}}}), which the chart's allowedHostPaths has to allow.",
-        left_out=False,
+    where = f"It is mounted from {there}, but source.path" if folder else "This"
+    return (
+        f"{where} is a folder of the engine image. If the model is on your machine, use one of these instead: a claim "
+        "with a copy of it (persistentVolumeClaim: {claimName: ..., path: ...}); or the folder of the nodes (hostPath: "
+        f"{{path: {there}}}), which the chart's allowedHostPaths has to allow."
     )
 
 

@@ -12,7 +12,8 @@ from pdinference.conversion.image import image_settings
 from pdinference.conversion.kv_transfer import role_of
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.model_fields import model_of, source_settings
-from pdinference.conversion.options import Options, parse_options, release_of
+from pdinference.conversion.options import Options
+from pdinference.conversion.roles import options_of
 from pdinference.conversion.settings import settings
 from pdinference.planning.memory.split import GPUS_OF_A_HOST
 
@@ -20,6 +21,7 @@ _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollo
 _PORT = "router.service.port"
 _NODES = "role.parallelism.nodes"
 _COPIES = "role.parallelism.data"
+_ROLE_WORD = re.compile(r"[-_.]?(?:pre-?fill|decode)(?:er|r|-?(?:worker|server|instance))?s?", re.IGNORECASE)
 _ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", _NODES)
 
 
@@ -66,36 +68,15 @@ def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -
         without = frozenset({_PORT})
     spec, more = _spec(halves, without)
     half = halves[Role.PARAMETER]
-    metadata = {"name": name or _name(half.launch.name or model_of(half.options))}
+    metadata = {"name": name or _name(_given_name(halves) or model_of(half.options))}
     if half.launch.namespace:
         metadata["namespace"] = half.launch.namespace
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     return Conversion(document, tuple(dict.fromkeys((*remarks, *more))))
 
 
-def pair_of(launches: Iterable[Launch]) -> dict[Role, Launch]:
-    """P and D among several launches, by their `kv_role`.
-
-    Raises:
-        ConversionError: There is not exactly one of each.
-    """
-    found: dict[Role, Launch] = {}
-    for launch in launches:
-        role = role_of(parse_options(launch.arguments, release_of(launch.image)))
-        if role is None or role in found:
-            break
-        found[role] = launch
-    else:
-        if len(found) == len(ENGINE_ROLES):
-            return found
-    raise ConversionError(
-        "There are several starts of vLLM here. Give one, or two of which one has kv_role kv_producer (P) and the "
-        "other kv_consumer (D) in --kv-transfer-config, or name P and D: --parameter FILE --decode FILE."
-    )
-
-
 def _half(launch: Launch) -> _Half:
-    options = parse_options(launch.arguments, release_of(launch.image))
+    options = options_of(launch)
     found = (
         *source_settings(options, launch),
         *settings(options, launch),
@@ -145,7 +126,8 @@ def _parallelism(values: Mapping[str, Any]) -> tuple[int, int]:
 
 def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[str, Any], list[Remark]]:
     of_p, of_d = (dict(halves[role].settings) for role in ENGINE_ROLES)
-    remarks = [*_over_nodes(of_p), *_without_stages(of_d), *_of_one_host(of_d)]
+    remarks = [*_over_nodes(of_p), *_without_stages(of_d)]
+    remarks += [*_of_one_host(Role.PARAMETER, of_p), *_of_one_host(Role.DECODE, of_d)]
     tree: dict[str, Any] = {}
     for path in dict.fromkeys(path for path in (*of_p, *of_d) if path not in without):
         kind, _, rest = path.partition(".")
@@ -166,6 +148,8 @@ def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
     """Replace the pipeline stages of D by tensor parallelism with the same number of ranks."""
     tensor, pipeline = _parallelism(of_d)
     lost = [path for path in _ONLY_P if of_d.pop(path, None) is not None]
+    if int(of_d.get(_COPIES, 1)) > 1 and pipeline == 1:
+        return  # `_of_one_host` has the remark
     if pipeline > 1:
         of_d["role.parallelism.tensor"] = tensor * pipeline
     if lost:
@@ -178,10 +162,18 @@ def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
 
 
 def _over_nodes(of_p: dict[str, Any]) -> Iterable[Remark]:
-    """Spread P over several nodes if its pod would need more GPUs than a host has."""
+    """The nodes of P: as many as the file says, or more if a pod would need more GPUs than a host has."""
     tensor, pipeline = _parallelism(of_p)
     ranks, given = tensor * pipeline, int(of_p.get(_NODES, 1))
-    if ranks // given <= GPUS_OF_A_HOST or int(of_p.get(_COPIES, 1)) > 1:
+    if int(of_p.get(_COPIES, 1)) > 1:
+        of_p.pop(_NODES, None)  # `_of_one_host` has the remark
+        return
+    if ranks % given != 0:
+        of_p.pop(_NODES)
+        text = f"An instance has {given} pods there, but its options have {ranks} ranks, which {given} does not divide."
+        yield Remark(f"parameter.{_NODES.removeprefix('role.')}", text)
+        given = 1
+    if ranks // given <= GPUS_OF_A_HOST:
         return
     nodes = next(n for n in range(given + 1, ranks + 1) if ranks % n == 0 and ranks // n <= GPUS_OF_A_HOST)
     of_p[_NODES] = nodes
@@ -192,16 +184,27 @@ def _over_nodes(of_p: dict[str, Any]) -> Iterable[Remark]:
     )
 
 
-def _of_one_host(of_d: Mapping[str, Any]) -> Iterable[Remark]:
-    tensor, pipeline = _parallelism(of_d)
-    gpus = tensor * pipeline * int(of_d.get(_COPIES, 1))
-    if gpus > GPUS_OF_A_HOST:
-        yield Remark(
-            "decode.parallelism.tensor",
-            f"D takes {gpus} GPUs of one node, and a host has at most {GPUS_OF_A_HOST}. Lower it, with GPUs of more "
-            "memory or a quantized model.",
-            left_out=False,
+def _of_one_host(role: Role, settings: Mapping[str, Any]) -> Iterable[Remark]:
+    """A remark on a pod that needs more GPUs than a host has."""
+    tensor, pipeline = _parallelism(settings)
+    data, nodes = int(settings.get(_COPIES, 1)), int(settings.get(_NODES, 1))
+    ranks = tensor * pipeline
+    gpus = ranks * data // nodes
+    if gpus <= GPUS_OF_A_HOST:
+        return
+    letter = "P" if role is Role.PARAMETER else "D"
+    takes = f"{letter} takes {gpus} GPUs of one node, and a host has at most {GPUS_OF_A_HOST}."
+    if data > 1 and ranks <= GPUS_OF_A_HOST:
+        fits = GPUS_OF_A_HOST // ranks
+        text = (
+            f"{takes} The data-parallel ranks of an instance share one pod: several nodes for data and expert "
+            f"parallelism (wide EP) are not supported yet. If the model fits {fits * ranks} GPUs, set data: {fits} and "
+            f"raise replicas (to {-(-data // fits)} for as many GPUs); else use GPUs of more memory."
         )
+        yield Remark(f"{role.value}.parallelism.data", text, left_out=False)
+    else:
+        text = f"{takes} Lower it, with GPUs of more memory or a quantized model."
+        yield Remark(f"{role.value}.parallelism.tensor", text, left_out=False)
 
 
 def _differs(path: str, of_p: Any, of_d: Any, chosen: Any) -> Remark:
@@ -218,6 +221,14 @@ def _put(tree: dict[str, Any], path: str, value: Any) -> None:
         tree = tree.setdefault(parent, {})
     if not (isinstance(value, dict) and not value and last in tree):
         tree[last] = value
+
+
+def _given_name(halves: Mapping[Role, _Half]) -> str:
+    """The name of the container or workload, without a word for the role; empty if P and D have different ones."""
+    names = {half.launch.name for half in halves.values()}
+    if len(names) > 1:
+        names = {_ROLE_WORD.sub("", name).strip("-_.") for name in names}
+    return next(iter(names)) if len(names) == 1 else ""
 
 
 def _name(model: str) -> str:

@@ -12,11 +12,13 @@ from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import KVCache
 from pdinference.api.v1alpha1.model import LoRA, Model
 from pdinference.checks.options import is_official
+from pdinference.conversion.api_keys import api_key
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out
 from pdinference.conversion.model_fields import adapters, chat_template, hub_token, served_names
 from pdinference.conversion.options import Options, shown
+from pdinference.conversion.rope import rope_settings
 from pdinference.conversion.values import count, gib, json_object
 
 Convert = Callable[[Any, Options, Launch], Iterator[Finding]]
@@ -81,6 +83,10 @@ def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[F
     yield "both.args.tokenizer-mode", value
 
 
+FILES = frozenset(
+    {"hf-config-path", "log-config-file", "mm-encoder-fp8-scale-path", "reasoning-parser-plugin", "tool-parser-plugin"}
+)
+"""Options whose value is a file or folder that vLLM reads. Those with a row of their own are not listed."""
 TABLE: Mapping[str, Convert] = {
     "dtype": _field("model.dtype", _choice(Model, "dtype")),
     "quantization": _field("model.quantization", _choice(Model, "quantization")),
@@ -115,6 +121,7 @@ TABLE: Mapping[str, Convert] = {
     "enforce-eager": _field("both.enforceEager"),
     "cpu-offload-gb": _field("both.cpuOffload", gib),
     "seed": _field("both.seed"),
+    "api-key": api_key,
     "kv-transfer-config": transfer,
     "kv-offloading-size": kv_tiers,
     "kv-offloading-backend": _nothing,
@@ -134,6 +141,7 @@ def settings(options: Options, launch: Launch) -> Iterator[Finding]:
         else:
             yield f"both.args.{name}", value
             yield from _about_files(name, value)
+    yield from rope_settings(options)
 
 
 def _converted(convert: Convert, name: str, value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
@@ -149,7 +157,7 @@ def _with_value(name: str, value: Any) -> str:
 
 
 def _about_files(name: str, value: Any) -> Iterator[Remark]:
-    if isinstance(value, str) and value.startswith("/"):
+    if name in FILES and isinstance(value, str) and "/" in value:
         yield Remark(
             f"--{name} {value}",
             "The pods need this file: add it to the engine image, or mount it with podTemplate of both roles.",

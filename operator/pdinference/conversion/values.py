@@ -47,3 +47,10 @@ def json_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("This is not a JSON object.")  # noqa: TRY004 - an error in the user's text
     return value
+
+
+def bytes_quantity(number: int) -> str:
+    """A quantity from a number of bytes, in the largest unit without a fraction."""
+    units = ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)
+    unit, size = next(((name, size) for name, size in units if number % size == 0), ("", 1))
+    return f"{number // size}{unit}"

@@ -1,10 +1,13 @@
 """Reads values of untrusted YAML documents. Values of unexpected types count as absent."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pdinference.conversion.launch import Unresolved
+
+Read = Callable[[str], str]
+"""Replaces references in a text, for example those of Kubernetes or Compose."""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -24,18 +27,30 @@ def text(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def texts(value: Any, replaced: re.Pattern[str]) -> list[str]:
-    """Strings of a list, marked if they match the pattern of references that Kubernetes or Compose expands."""
-    found = [text(item) for item in value] if isinstance(value, list) else []
-    return [marked(item, replaced) for item in found if item is not None]
+def number(value: Any) -> int | None:
+    """A whole number, which may be written as text."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else None
 
 
-def text_map(value: Any, replaced: re.Pattern[str]) -> dict[str, str]:
-    """String values of a map, marked in the same way."""
+def as_is(value: str) -> str:
+    """A text without references."""
+    return value
+
+
+def texts(value: Any, read: Read = as_is) -> list[str]:
+    """Strings of a list, with references replaced. A text that should be a list is its only item."""
+    items = value if isinstance(value, list) else [] if isinstance(value, Mapping) else [value]
+    return [read(found) for item in items if (found := text(item)) is not None]
+
+
+def text_map(value: Any, read: Read = as_is) -> dict[str, str]:
+    """String values of a map, with references replaced in the same way."""
     found = ((str(key), text(item)) for key, item in mapping(value).items())
-    return {key: marked(item, replaced) for key, item in found if item is not None}
+    return {key: read(item) for key, item in found if item is not None}
 
 
-def marked(value: str, replaced: re.Pattern[str]) -> str:
-    """A string, marked if it matches."""
-    return Unresolved(value) if replaced.search(value) else value
+def marked(value: str, *, unresolved: bool) -> str:
+    """A text, marked if a part of it is not known."""
+    return Unresolved(value) if unresolved else value
