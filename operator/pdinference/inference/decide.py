@@ -37,6 +37,7 @@ def decide(snapshot: Snapshot) -> Plan:
         pods=snapshot.pods,
         recreate=recreate,
     )
+    served = rollout.serving == desired.revision
     asleep = _sleeps(snapshot)
     counts = recommended(snapshot)
     allocation = allocate(
@@ -61,7 +62,8 @@ def decide(snapshot: Snapshot) -> Plan:
         recommend=corrections(snapshot, scale_targets, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
-        remember=snapshot.history_due and _belongs_in_history(snapshot, rollout),
+        remember=(snapshot.history_due or (served and snapshot.unproven)) and _belongs_in_history(snapshot, rollout),
+        served=served,
         requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 
