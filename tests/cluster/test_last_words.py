@@ -112,7 +112,7 @@ POINTER = "RuntimeError: Engine core initialization failed. See root cause above
             "Loading safetensors",
         ),
         (
-            "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use\n",
+            "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in\n",
             "[Errno 98] error while attempting to bind on address",
         ),
         ("/bin/sh: 1: vllm: not found\n", "/bin/sh: 1: vllm: not found"),

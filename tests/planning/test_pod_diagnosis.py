@@ -135,6 +135,13 @@ def test_a_pod_without_trouble_is_starting() -> None:
     assert diagnose(pod(), "ns").reason == "Starting"
 
 
+def test_a_router_pod_waits_for_the_others() -> None:
+    waits = PodSummary("x-router-1", Role.ROUTER, "r1", "Running")
+    message = diagnose(waits, "ns").message
+    assert "waits until it can send requests to ready P and D pods" in message
+    assert "`kubectl logs -n ns x-router-1`" in message
+
+
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_a_pod_without_started_containers_has_a_command_to_see_why(reason: str) -> None:
     """For example, a node lacks the folder of the model: the kubelet reports this in an Event only."""

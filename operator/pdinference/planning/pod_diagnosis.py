@@ -119,6 +119,9 @@ def _start(pod: PodSummary, namespace: str) -> str:
     if pod.restarts:
         see = f"See why: `{_logs(pod, namespace, previous=True)}`"
         return f"Pod {pod.name} is starting again, because a container has stopped. {see}."
+    if pod.role is Role.ROUTER:
+        waits = "waits until it can send requests to ready P and D pods"
+        return f"Pod {pod.name} {waits}. Its log says which are missing: `{_logs(pod, namespace)}`."
     return f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`."
 
 
