@@ -33,13 +33,13 @@ class World:
         self.kubeconfig = kubeconfig
         self.history = History(self.api, Cache())
 
-    def edit(self, image: str, *, valid: bool = True, replicas: int = 1, **metadata: Any) -> None:
+    def edit(self, image: str, *, valid: bool = True, served: bool = True, replicas: int = 1, **metadata: Any) -> None:
         """The user stores a spec, and the operator handles it."""
         metadata = {"name": "llama", "namespace": "team-a", **metadata}
         spec = {"image": image, "decode": {"replicas": replicas}}
         body = self.api.put(PATH, {"metadata": metadata, "spec": spec})
         if valid:
-            written, pruned = asyncio.run(self.history.remember(resource_record(names.KIND, body)))
+            written, pruned = asyncio.run(self.history.remember(resource_record(names.KIND, body), served=served))
             assert written.settled
             assert pruned.settled
 
@@ -71,9 +71,9 @@ def test_history_lists_each_edit_and_marks_the_stored_spec(world: World) -> None
     result = world.run("history")
     assert result.exit_code == 0
     assert [line.split() for line in result.output.splitlines()] == [
-        ["REVISION", "STORED", "CHANGES"],
-        ["2", "(the", "oldest", "that", "is", "kept)"],
-        ["*", "3", "image", "b", "->", "a"],
+        ["REVISION", "STORED", "SERVED", "CHANGES"],
+        ["2", "yes", "(the", "oldest", "that", "is", "kept)"],
+        ["*", "3", "yes", "image", "b", "->", "a"],
     ]
 
 
@@ -135,6 +135,49 @@ def test_undo_prints_the_change_and_stores_the_spec_before(world: World) -> None
     assert "-  image: b\n+  image: a\n" in result.output
     assert result.output.endswith("llama has the spec of revision 1 again.\n")
     assert world.spec == {"image": "a", "decode": {"replicas": 1}}
+
+
+def test_undo_twice_toggles_between_two_specs_that_served(world: World) -> None:
+    for image in "ab":
+        world.edit(image)
+    for image in "abab":
+        assert world.run("undo").exit_code == 0
+        assert world.spec["image"] == image
+        world.edit(image)
+
+
+def test_undo_goes_to_the_last_spec_that_served_and_names_those_that_did_not(world: World) -> None:
+    world.edit("a")
+    world.edit("typo", served=False)
+    world.edit("typo too", served=False)
+    result = world.run("undo")
+    assert "Revision 2 is left out: it has never served requests. Store it again with --to-revision 2." in result.output
+    assert world.spec["image"] == "a"
+    world.edit("a")
+    result = world.run("undo")
+    assert result.exit_code == 1
+    assert "No other spec in the history has served requests. Revision 3 is the last one" in result.output
+    assert world.spec["image"] == "a"
+    assert world.run("history").output.splitlines()[2].split()[:3] == ["3", "no", "image"]
+
+
+def test_a_revision_that_never_served_is_restored_by_its_number_with_a_warning(world: World) -> None:
+    world.edit("typo", served=False)
+    world.edit("a")
+    result = world.run("undo", "--to-revision", "1", "-o", "json")
+    assert "Warning: Revision 1 has never served requests." in result.stderr
+    assert json.loads(result.stdout)["served"] is False
+    assert world.spec["image"] == "typo"
+
+
+def test_entries_of_an_older_operator_are_restored_as_before(world: World) -> None:
+    for image in "ab":
+        world.edit(image, served=False)
+    for path, body in world.api.objects.items():
+        if path.startswith(CONTROLLER_REVISION.path("team-a")):
+            del body["metadata"]["annotations"]
+    assert "never served" not in world.run("undo").output
+    assert world.spec["image"] == "a"
 
 
 def test_undo_to_a_revision_restores_that_one_and_a_dry_run_none(world: World) -> None:
@@ -249,7 +292,7 @@ def test_diff_and_undo_as_json_have_the_fields_that_differ(world: World) -> None
         "changes": [{"path": "image", "before": "a", "after": "b"}],
     }
     back = [{"path": "image", "before": "b", "after": "a"}]
-    undone = {"resource": "llama", "revision": 1, "changes": back}
+    undone = {"resource": "llama", "revision": 1, "served": True, "skipped": [], "changes": back}
     assert json.loads(world.run("undo", "--dry-run", "-o", "json").stdout) == {**undone, "written": False}
     assert json.loads(world.run("undo", "-o", "json").stdout) == {**undone, "written": True}
     assert world.spec["image"] == "a"

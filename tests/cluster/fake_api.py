@@ -100,7 +100,7 @@ class FakeApi(ApiServer):
             raise ApiError(409, "Conflict", "the object has been modified")
         return self.put(path, manifest)
 
-    async def merge(self, path: str, patch: Json) -> Json:
+    async def merge(self, path: str, patch: Json, *, manager: str | None = None) -> Json:
         self._note("merge", path)
         path = path.removesuffix("/status")
         found = self._found(path)

@@ -80,6 +80,23 @@ async def test_a_valid_spec_is_kept_once_and_then_costs_no_request() -> None:
         world.restart()
 
 
+async def test_an_entry_notes_once_that_its_spec_served() -> None:
+    world = World()
+    await world.remember("a")
+    (entry,) = world.cache.history.owned_by(OWNER)
+    assert entry.served is False
+    assert not world.history.is_due(resource("a"))
+    assert world.history.is_unproven(resource("a"))
+    await world.history.remember(resource("a"), served=True)
+    world.restart()
+    (entry,) = world.cache.history.owned_by(OWNER)
+    assert entry.served
+    assert not world.history.is_unproven(resource("a"))
+    await world.remember("b")
+    await world.remember("a")
+    assert {record.number: record.served for record in world.cache.history.owned_by(OWNER)} == {2: False, 3: True}
+
+
 async def test_edits_count_up_and_a_return_raises_the_old_entry() -> None:
     world = World()
     for image in "abca":

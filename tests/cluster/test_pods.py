@@ -32,7 +32,7 @@ def test_the_last_words_of_a_container_are_short_and_plain() -> None:
     ended = {"terminated": {"exitCode": 1, "message": "\x1b[31m" + "x" * 4000 + "\x00"}}
     problem = summary(containerStatuses=[container(state=ended)]).problem
     assert problem is not None
-    assert problem.last_words == "x" * 299 + " "
+    assert problem.last_words == f"{'x' * 399}…"
 
 
 def test_the_scheduler_is_quoted() -> None:
@@ -122,11 +122,20 @@ def test_an_evicted_pod_says_why() -> None:
         ("vllm: error: unrecognized arguments: --x\n", "vllm: error: unrecognized arguments: --x"),
         ("Traceback\n  File x\nOSError: no such model\nINFO bye", "OSError: no such model"),
         ("ValueError: too long\nRuntimeError: Engine failed. See root cause above.", "ValueError: too long"),
-        ("x" * 400, "x" * 300),
+        ("x" * 400, "x" * 400),
     ],
 )
 def test_the_end_of_a_containers_log_tells_why_it_stopped(log: str, words: str) -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
+    problem = summary(containerStatuses=[container(state=ended)]).problem
+    assert problem is not None
+    assert problem.last_words == words
+
+
+@pytest.mark.parametrize(("code", "words"), [(1, "ValueError: no"), (134, "ValueError: no"), (137, ""), (143, "")])
+def test_the_log_of_a_container_that_was_killed_from_outside_is_not_quoted(code: int, words: str) -> None:
+    """Its last lines are of requests, which may have failed for reasons of their own."""
+    ended = {"terminated": {"exitCode": code, "message": "ValueError: no\n"}}
     problem = summary(containerStatuses=[container(state=ended)]).problem
     assert problem is not None
     assert problem.last_words == words
@@ -158,7 +167,7 @@ def test_last_words_have_no_times_so_that_each_crash_has_the_same(line: str) -> 
     ended = {"terminated": {"exitCode": 1, "message": line}}
     problem = summary(containerStatuses=[container(state=ended)]).problem
     assert problem is not None
-    assert problem.last_words == "ERROR [core.py:1] ValueError: no"
+    assert problem.last_words == "ValueError: no"
 
 
 @pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])

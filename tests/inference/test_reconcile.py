@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pdinference.api import names
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import SERVICE_ACCOUNT
 from tests.inference.world import CR, OWNER, ROUTER, Json, World
@@ -43,6 +44,24 @@ async def test_after_a_restart_nothing_is_written(world: World) -> None:
     world.restart()
     await world.reconcile()
     assert world.api.writes() == 0
+
+
+async def test_the_history_says_which_specs_served(world: World) -> None:
+    """The second one never gets ready pods."""
+
+    def served() -> list[str]:
+        entries = [body for path, body in world.api.objects.items() if "/controllerrevisions/" in path]
+        return [body["metadata"]["annotations"][names.ANNOTATION_SERVED] for body in entries]
+
+    await world.reconcile()
+    assert served() == ["false"]
+    world.roll_out()
+    await world.reconcile()
+    assert served() == ["true"]
+    world.edit(engine={"image": "v:2"})
+    await world.reconcile()
+    await world.reconcile()
+    assert served() == ["true", "false"]
 
 
 async def test_requests_are_answered_when_all_is_up(world: World) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pdinference.api.names import Role
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, STATEFUL_SET
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -99,6 +100,24 @@ async def test_autoscaling_turned_on_costs_no_pod_also_when_a_write_fails(
         await world.reconcile()
         assert count(world, first) == 4
     assert (recommended(world), world.status["revision"]) == (4, first)
+
+
+async def test_an_hpa_is_created_once_its_pods_have_been_read(document: Callable[..., Json]) -> None:
+    """Otherwise it emits warnings about metrics that exist some seconds later. An HPA that exists stays."""
+    world = World(document(decode={"replicas": 2}))
+    await serving(world)
+    world.edit(decode=SCALED)
+    world.measured = MeasuredLoad(unread=frozenset({Role.DECODE}))
+    await world.reconcile()
+    assert HPA not in world.api.objects
+    (autoscaling,) = [one for one in world.status["conditions"] if one["type"] == "Autoscaling"]
+    assert (autoscaling["status"], autoscaling["reason"]) == ("Unknown", "Starting")
+    world.measured = MeasuredLoad()
+    await world.reconcile()
+    assert HPA in world.api.objects
+    world.measured = MeasuredLoad(unread=frozenset({Role.DECODE}))
+    await world.reconcile()
+    assert HPA in world.api.objects
 
 
 async def test_autoscaling_turned_off_makes_replicas_count_again(world: World) -> None:

@@ -68,6 +68,7 @@ class World:
                 transfer=lambda _: self.transfer,
                 now=lambda: datetime.now(UTC) + self.ahead,
                 history_due=history.is_due,
+                unproven=history.is_unproven,
             ),
             executor=Executor(
                 api=self.api,

@@ -229,6 +229,24 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
     assert scraper.baselines(OWNER) == {}, "its HPA does not go by that"
 
 
+@pytest.mark.parametrize(("status", "needed"), [(200, 2), (500, 3)])
+async def test_a_role_is_unread_until_rates_are_known_or_reading_has_failed(
+    pods: Pods, scraper: Scraper, status: int, needed: int
+) -> None:
+    pods.status = status
+    for done in range(needed):
+        assert scraper.unread(OWNER) == {Role.DECODE}, f"after {done} rounds"
+        pods.changed.clear()
+        await rounds(pods, scraper)
+    assert scraper.unread(OWNER) == frozenset()
+    assert pods.changed, "the HPA is created at once"
+
+
+async def test_a_role_without_ready_pods_is_not_being_read(pods: Pods, scraper: Scraper) -> None:
+    pods.pod("a", ready=False)
+    assert scraper.unread(OWNER) == frozenset()
+
+
 async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scraper) -> None:
     pods.status = 503
     pods.pod("a", ready=False)

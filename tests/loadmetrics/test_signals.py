@@ -1,5 +1,6 @@
 """Aggregates the load of pods to one number, also with pods that do not respond."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from pdinference.loadmetrics.scraping.window import FRESH_S
 from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
 from pdinference.planning.scaling.signals import DRAIN_SECONDS, Signal
+from pdinference.planning.scaling.unknown_load import NO_POD_READY, NO_RATE_YET, NOT_READ_YET, passes
 from pdinference.runtime.settings import OperatorSettings
 from tests.loadmetrics.readings import START, lengths, pod, told
 
@@ -66,19 +68,36 @@ class TestBlindness:
                 with pytest.raises(LoadUnavailableError):
                     value(Signal.KV_USAGE, one)
 
-    def test_without_any_reading_there_is_no_value(self) -> None:
-        with pytest.raises(LoadUnavailableError, match="no pod responds on its metrics port"):
-            value(KV, pod(SILENT))
+    @pytest.mark.parametrize(("failures", "passing"), [(0, True), (2, True), (3, False)])
+    def test_a_network_policy_is_suspected_only_after_readings_have_failed(self, failures: int, passing: bool) -> None:
+        one = pod()
+        one.window.failures = failures
+        said = NOT_READ_YET if passing else "no pod responds on its metrics port"
+        with pytest.raises(LoadUnavailableError, match=said) as caught:
+            value(KV, one)
+        assert passes(str(caught.value)) is passing
+
+    def test_a_pod_that_restarts_and_does_not_listen_yet_is_not_ready(self) -> None:
+        with pytest.raises(LoadUnavailableError, match=NO_POD_READY):
+            value(KV, replace(pod(), serves=False))
 
     def test_pods_that_never_served_have_no_load_yet(self) -> None:
-        with pytest.raises(LoadUnavailableError, match="no pod is ready yet"):
+        with pytest.raises(LoadUnavailableError, match=NO_POD_READY) as caught:
             value(KV, pod(expected=False))
+        assert passes(str(caught.value))
 
     def test_a_metric_that_no_pod_reports_is_named(self) -> None:
+        missing = told(kv_usage=None)
         with pytest.raises(
-            LoadUnavailableError, match="1 of 1 pods respond, but do not report pdinference_kv_demand yet"
-        ):
-            value(KV, pod((NOW, told(kv_usage=None))))
+            LoadUnavailableError, match=r"1 of 1 pods respond, but do not report .*kv_demand$"
+        ) as caught:
+            value(KV, pod((NOW - 20, missing), (NOW, missing)))
+        assert not passes(str(caught.value))
+
+    def test_a_rate_after_one_reading_is_not_known_yet(self) -> None:
+        with pytest.raises(LoadUnavailableError, match=NO_RATE_YET) as caught:
+            value(Signal.PREFILL_LOAD, pod((NOW, told())))
+        assert passes(str(caught.value))
 
     def test_a_silent_pod_is_taken_to_be_at_its_target_rather_than_idle(self) -> None:
         assert value(KV, pod((NOW, told(kv_usage=0.5))), pod(SILENT)) == pytest.approx(1.3)

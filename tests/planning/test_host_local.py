@@ -49,7 +49,7 @@ def test_a_crash_of_p_names_p_and_its_container_while_d_is_ready() -> None:
     assert (found[PARAMETER_READY].status, found[PARAMETER_READY].reason) == ("False", "CrashLooping")
     assert found[PARAMETER_READY].message == (
         "P: 1 of 2 engines ready. Pod b: container parameter-0 stops repeatedly, last with exit code 1. "
-        "Its last log lines: «RuntimeError: no memory». "
+        "Its log says: «RuntimeError: no memory». "
         "See why: `kubectl logs -n ns b -c parameter-0 --previous`."
     )
 

@@ -33,7 +33,7 @@ def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
             2,
             None,
             "no",
-            "stopped. Its last log lines: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
+            "stopped. Its log says: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
         ),
     ],
 )
@@ -135,6 +135,13 @@ def test_a_pod_without_trouble_is_starting() -> None:
     assert diagnose(pod(), "ns").reason == "Starting"
 
 
+def test_a_router_pod_waits_for_the_others() -> None:
+    waits = PodSummary("x-router-1", Role.ROUTER, "r1", "Running")
+    message = diagnose(waits, "ns").message
+    assert "waits until it can send requests to ready P and D pods" in message
+    assert "`kubectl logs -n ns x-router-1`" in message
+
+
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_a_pod_without_started_containers_has_a_command_to_see_why(reason: str) -> None:
     """For example, a node lacks the folder of the model: the kubelet reports this in an Event only."""
@@ -157,6 +164,33 @@ def test_ready_and_leaving_pods_need_no_advice() -> None:
 def test_a_crash_quotes_what_the_container_said_last() -> None:
     problem = PodProblem("Error", "", "vllm", exit_code=2, last_words="error: unrecognized arguments: --no-such-flag")
     assert "«error: unrecognized arguments: --no-such-flag»" in diagnose(pod(problem), "ns").message
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            137,
+            "stopped by SIGKILL (exit code 137). It was killed from outside: by the kubelet (a failed liveness probe,",
+        ),
+        (
+            143,
+            "stopped by SIGTERM (exit code 143). It was asked to end. See the Events: `kubectl describe -n ns pod p-0`",
+        ),
+        (132, "stopped by SIGILL (exit code 132). The image has instructions that the CPU of this node lacks."),
+        (139, "stopped by SIGSEGV (exit code 139). See why: `kubectl logs -n ns p-0 -c vllm`."),
+    ],
+)
+def test_a_signal_is_named_with_what_it_means(code: int, said: str) -> None:
+    message = diagnose(pod(PodProblem("Error", "", "vllm", exit_code=code)), "ns").message
+    assert message.startswith(f"Pod p-0: container vllm {said}")
+
+
+def test_a_process_that_reports_the_end_of_another_one_is_not_quoted() -> None:
+    said = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+    message = diagnose(pod(PodProblem("Error", "", "vllm", exit_code=1, last_words=said), restarts=1), "ns").message
+    assert "RuntimeError" not in message
+    assert "See the first error: `kubectl logs -n ns p-0 -c vllm --previous | grep -m 20 ERROR`." in message
 
 
 def test_a_folder_that_the_image_lacks_is_named_with_its_field() -> None:

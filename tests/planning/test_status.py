@@ -92,6 +92,31 @@ def test_the_old_revision_answers_while_the_new_one_is_stuck() -> None:
     assert "r0 keeps answering" in found["Progressing"].message
 
 
+def test_ready_does_not_contradict_the_counts_of_a_revision_that_is_stuck() -> None:
+    """The columns P and D show the target revision, and Ready is about the serving one."""
+    looping = pod(Role.DECODE, ready=False, problem=PodProblem("CrashLoopBackOff", "", "vllm", restarts=3))
+    inputs = replace(
+        SERVING,
+        rollout=RolloutPlan(serving="r0", complete=False, keep=None),
+        workloads={Role.ROUTER: workload(Role.ROUTER), Role.DECODE: workload(Role.DECODE, ready=0)},
+        pods=(*(pod(role, revision="r0") for role in (*ENGINE_ROLES, Role.ROUTER)), looping),
+    )
+    ready = conditions(built(inputs))["Ready"]
+    assert ready.status == "True"
+    assert ready.message.endswith("They go to revision r0; revision r1 cannot roll out (CrashLooping).")
+    starting = replace(inputs, pods=(*inputs.pods[:-1], pod(Role.DECODE, ready=False)))
+    assert conditions(built(starting))["Ready"].message.endswith("revision r1 is rolling out (RollingOut).")
+
+
+def test_ready_refers_to_what_is_missing_in_the_serving_revision() -> None:
+    two = replace(SERVING, workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)})
+    two = replace(two, desired={**two.desired, Role.DECODE: 2})
+    ready = conditions(built(two))["Ready"]
+    assert (ready.status, ready.reason) == ("True", "Serving")
+    assert "Not everything is as in the spec (NotAllReady); the condition Progressing says why." in ready.message
+    assert "Not everything" not in conditions(built(SERVING))["Ready"].message
+
+
 def test_d_alone_answers_if_it_may_compute_prompts() -> None:
     inputs = replace(SERVING, pods=(pod(Role.DECODE), pod(Role.ROUTER), pod(Role.PARAMETER, ready=False)))
     assert conditions(built(inputs))["Ready"].status == "False"

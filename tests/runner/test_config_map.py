@@ -27,8 +27,8 @@ class Api(FakeApi):
         self.put(PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}})
         self.lost = 0
 
-    async def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:
-        live = await super().merge(path, patch)
+    async def merge(self, path: str, patch: dict[str, Any], *, manager: str | None = None) -> dict[str, Any]:
+        live = await super().merge(path, patch, manager=manager)
         if patch and self.lost:
             self.lost -= 1
             raise ApiError(0, "Unreachable", "the answer was lost")

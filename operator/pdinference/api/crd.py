@@ -133,6 +133,11 @@ def _printer_columns() -> list[Schema]:
         _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Status of the condition Ready."),
         _column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
         _column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
+        _column(
+            "Rollout",
+            '.status.conditions[?(@.type=="Progressing")].reason',
+            "Whether the spec is rolled out, or what keeps it.",
+        ),
         _column("URL", ".status.url", "Base URL for clients inside the cluster."),
         _column("P-Scaling", ".status.roles.parameter.scaling", "P: load per pod/target, range of pods.", priority=1),
         _column("D-Scaling", ".status.roles.decode.scaling", "D: load per pod/target, range of pods.", priority=1),

@@ -118,6 +118,12 @@ LABEL_SPEC = f"{GROUP}/spec"
 HISTORY_SELECTOR = f"{MANAGED_SELECTOR},{LABEL_SPEC}"
 """Selects all history entries. ControllerRevisions of StatefulSets have the labels of their pods instead."""
 
+ANNOTATION_SERVED = f"{GROUP}/served"
+"""On a history entry: `true` once requests went to its spec, `false` before. Entries of older operators lack it."""
+
+SERVED_MANAGER = f"{FIELD_MANAGER}-served"
+"""Field manager of that annotation, so that writing it does not change the time at which the spec was stored."""
+
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 """On a PDInference, with the value `true`: edits of its spec are stored and not rolled out (`kubectl pdi pause`)."""
 

@@ -277,9 +277,10 @@ class ApiServer:
         """Replace an object, or a subresource of one."""
         return await self._request("PUT", path, body=manifest)
 
-    async def merge(self, path: str, patch: Json) -> Json:
-        """JSON merge patch."""
-        return await self._request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+    async def merge(self, path: str, patch: Json, *, manager: str | None = None) -> Json:
+        """JSON merge patch. The field manager is the client's user agent unless another one is named."""
+        query = {} if manager is None else {"fieldManager": manager}
+        return await self._request("PATCH", path, query=query, body=patch, content_type=MERGE_PATCH)
 
     async def delete(self, path: str, *, uid: str, resource_version: str = "") -> None:
         """Delete an object if uid and version match. Its dependents are deleted in the background."""

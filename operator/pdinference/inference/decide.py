@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.cluster.kinds import DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, ChildKey
+from pdinference.cluster.kinds import AUTOSCALER, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, ChildKey
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
@@ -37,6 +37,7 @@ def decide(snapshot: Snapshot) -> Plan:
         pods=snapshot.pods,
         recreate=recreate,
     )
+    served = rollout.serving == desired.revision
     asleep = _sleeps(snapshot)
     counts = recommended(snapshot)
     allocation = allocate(
@@ -61,7 +62,8 @@ def decide(snapshot: Snapshot) -> Plan:
         recommend=corrections(snapshot, scale_targets, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
-        remember=snapshot.history_due and _belongs_in_history(snapshot, rollout),
+        remember=(snapshot.history_due or (served and snapshot.unproven)) and _belongs_in_history(snapshot, rollout),
+        served=served,
         requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 
@@ -123,11 +125,13 @@ def _verdicts(
         engines: Whether workloads of P and D may be created, because their model and GPUs are available.
     """
     desired, resource = snapshot.desired, snapshot.resource
+    # An HPA that cannot read its metrics emits a warning for each metric, several times in its first seconds.
+    unread = {snapshot.role_key(AUTOSCALER.name, role) for role in snapshot.measured.unread}
     for key, fingerprint in desired.fingerprints.items():
         record = snapshot.children.get(key)
         verdict = judge(record, resource.owner, resource.uid, fingerprint, replicas.get(key))
-        withheld = verdict is Verdict.CREATE and key in desired.engines and not engines
-        if verdict is not Verdict.LEAVE and not withheld:
+        withheld = (key in desired.engines and not engines) or key in unread
+        if verdict is not Verdict.LEAVE and not (verdict is Verdict.CREATE and withheld):
             yield key, verdict
     for key, count in replicas.items():
         record = snapshot.own(key)

@@ -85,7 +85,7 @@ class Executor:
         pruned = await prune(self._api, plan.delete)
         remembered, forgotten = Outcome(), Outcome()
         if plan.remember:  # last, so that it does not delay the children
-            remembered, forgotten = await self._history.remember(snapshot.resource)
+            remembered, forgotten = await self._history.remember(snapshot.resource, served=plan.served)
         pruned.add(forgotten)
         count_writes(self._metrics, applied, counted, reported, remembered, pruned=pruned)
         return self._summary(applied, counted, reported, remembered, pruned)

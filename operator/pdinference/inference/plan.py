@@ -26,6 +26,7 @@ class Plan:
         recommend: Scale targets whose recommended count the operator sets: new ones, and those of sleeping roles.
         report: The status of scale targets, as merge patches.
         remember: Whether to write the spec as the newest entry of the history, or to delete entries.
+        served: Whether requests go to the spec, which its entry then says.
         delete: Children that are no longer needed.
         requeue_after: Seconds until the next decision without an event; None for never.
     """
@@ -41,6 +42,7 @@ class Plan:
     report: Mapping[ChildKey, Mapping[str, Any]] = field(default_factory=dict)
     delete: tuple[ChildRecord, ...] = ()
     remember: bool = False
+    served: bool = False
     requeue_after: float | None = None
 
     @property

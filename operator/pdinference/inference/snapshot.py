@@ -50,6 +50,7 @@ class Snapshot:
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
         withheld: Whether the stored spec waits for the end of a pause; `desired` then follows from the last valid spec.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
+        unproven: Whether the history does not say yet that requests went to the stored spec.
     """
 
     resource: ResourceRecord
@@ -67,6 +68,7 @@ class Snapshot:
     invalid: str = ""
     withheld: bool = False
     history_due: bool = False
+    unproven: bool = False
 
     @property
     def owner(self) -> Owner:

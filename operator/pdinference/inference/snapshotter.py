@@ -31,6 +31,7 @@ class Snapshotter:
         utilization: How much of a resource's P and D was in use.
         now: Current time.
         history_due: Whether a resource's history has to be written.
+        unproven: Whether a resource's history does not say yet that requests went to its stored spec.
     """
 
     cache: Cache
@@ -42,6 +43,7 @@ class Snapshotter:
     utilization: Callable[[Owner], Utilization] = lambda _: Utilization()
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
+    unproven: Callable[[ResourceRecord], bool] = lambda _: False
 
     def take(
         self, resource: ResourceRecord, desired: Desired, *, invalid: str = "", withheld: bool = False
@@ -72,4 +74,5 @@ class Snapshotter:
             invalid=invalid,
             withheld=withheld,
             history_due=self.history_due(resource),
+            unproven=self.unproven(resource),
         )

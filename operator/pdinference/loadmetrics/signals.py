@@ -17,6 +17,7 @@ from pdinference.planning.scaling.decode_load import DecodeWindow, decode_load
 from pdinference.planning.scaling.kv import kv_demand
 from pdinference.planning.scaling.prefill_load import arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.unknown_load import NO_POD_READY, NO_RATE_YET, NOT_READ_YET
 
 _YOUNG_S: Final = 15.0
 """Minimum window for a scale-up. Rates over shorter windows are inaccurate: they may prevent a scale-down, but do not
@@ -36,12 +37,14 @@ class PodLoad:
     Attributes:
         window: Its readings.
         expected: Whether it should report metrics: it is ready, or was ready before. Other pods have no load yet.
+        serves: Whether it gets requests now, or did until it stopped responding.
         counted: Whether the HPA counts it as a replica: it has the serving revision.
     """
 
     window: Window
     expected: bool
     counted: bool
+    serves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def measure(
             amounts = _known({number: amount(pods[number].window, last, now) for number, last in known.items()})
             total, reporting = sum(amounts.values()), set(amounts)
     if not reporting:
-        raise LoadUnavailableError(_reason_unavailable(signal, pods, responding=len(known)))
+        raise LoadUnavailableError(_reason_unavailable(signal, pods, known, now))
     missing = sum(pod.expected and number not in reporting for number, pod in enumerate(pods))
     assumed = target if target is not None else total / len(reporting)
     enough = sum(pod.counted for pod in pods) * assumed
@@ -153,12 +156,14 @@ def _cautious(total: float, missing: int, assumed: float, enough: float) -> floa
     return min(total + missing * assumed, enough)
 
 
-def _reason_unavailable(signal: Signal, pods: Sequence[PodLoad], *, responding: int) -> str:
-    if responding:
-        return f"{responding} of {len(pods)} pods respond, but do not report {signal} yet"
-    if any(pod.expected for pod in pods):
+def _reason_unavailable(signal: Signal, pods: Sequence[PodLoad], responding: Iterable[int], now: float) -> str:
+    if ages := [pods[number].window.age(now) for number in responding]:
+        count = f"{len(ages)} of {len(pods)} pods respond"
+        young = max(ages) < _YOUNG_S
+        return f"{count}; {signal} {NO_RATE_YET}" if young else f"{count}, but do not report {signal}"
+    if any(pod.expected and pod.window.silent for pod in pods):
         return "no pod responds on its metrics port; check whether a NetworkPolicy blocks the operator"
-    return "no pod is ready yet"
+    return NOT_READ_YET if any(pod.expected and pod.serves for pod in pods) else NO_POD_READY
 
 
 def _kv_usage(_: Window, last: TimedReading, __: float) -> float | None:

@@ -188,7 +188,7 @@ class PodProblem:
     container: str = ""
     image: str = ""
     exit_code: int | None = None
-    last_words: str = ""  # the last log lines of the container before it stopped
+    last_words: str = ""  # what its log says about the end
     restarts: int = 0  # of the container
 
 

@@ -1,6 +1,7 @@
 """Diagnoses pods: what keeps a pod from becoming ready, and what to do."""
 
 import re
+import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -17,6 +18,24 @@ _ABSENT_REFERENCE = re.compile(r'^(secret|configmap) "[^"]*" not found|^couldn\'
 """The kubelet's words for a variable whose Secret or ConfigMap, or key in it, is absent (`pkg/kubelet`)."""
 _NOT_A_REPOSITORY = re.compile(r"Repo id must be in the form .{1,60}: '(/[^']{1,300})'", re.ASCII)
 """huggingface_hub's words for a model whose name is a path."""
+_POINTER = re.compile(
+    r"root cause above|\bEngine(Core)? ?(Dead|died|core initialization failed|encountered an issue)"
+    r"|WorkerProc init\w* failed"
+    r"|^(CancelledError|KeyboardInterrupt|SystemExit|BrokenPipeError|EngineDeadError)\b",
+    re.IGNORECASE | re.ASCII,
+)
+"""vLLM's words for the failure of another of its processes, which has logged the cause before."""
+_SIGNALLED = range(128 + 1, 128 + 32)
+"""Exit codes of a container whose process a signal ended: 128 and the signal's number."""
+_OF_SIGNALS = {
+    signal.SIGKILL: "It was killed from outside: by the kubelet (a failed liveness probe, the end of the grace "
+    "period), or because the node had no memory left.",
+    signal.SIGTERM: "It was asked to end.",
+    signal.SIGILL: "The image has instructions that the CPU of this node lacks. Take a node with a newer CPU, or an "
+    "image for this one.",
+    signal.SIGBUS: "A frequent cause is full shared memory (/dev/shm).",
+}
+"""What a signal means, where its name does not say."""
 _BACK_OFF = "CrashLoopBackOff"
 _RESTARTS_OF_A_LOOP = 2
 """A container in back-off after this many restarts has stopped three times within minutes."""
@@ -100,6 +119,9 @@ def _start(pod: PodSummary, namespace: str) -> str:
     if pod.restarts:
         see = f"See why: `{_logs(pod, namespace, previous=True)}`"
         return f"Pod {pod.name} is starting again, because a container has stopped. {see}."
+    if pod.role is Role.ROUTER:
+        waits = "waits until it can send requests to ready P and D pods"
+        return f"Pod {pod.name} {waits}. Its log says which are missing: `{_logs(pod, namespace)}`."
     return f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`."
 
 
@@ -109,9 +131,32 @@ def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     if "OOMKilled" in (problem.reason, problem.message):
         return f"Pod {pod.name} ran out of memory and was killed. Raise the memory limit in {_limits(pod)}. {see}"
     stopped = "stops repeatedly, last" if loops(problem) else "stopped"
+    if problem.exit_code in _SIGNALLED:
+        return f"Pod {pod.name}: container {problem.container} {stopped}{_signalled(pod, problem, namespace, see)}"
     code = "" if problem.exit_code is None else f" with exit code {problem.exit_code}"
-    said = f"Its last log lines: «{problem.last_words}». " if problem.last_words else ""
+    if is_pointer(problem.last_words):
+        logs = _logs(pod, namespace, container=problem.container, previous=previous)
+        said = "One of its processes failed first, and Kubernetes keeps too little of the log to say why. "
+        see = f"See the first error: `{logs} | grep -m 20 ERROR`."
+    else:
+        said = f"Its log says: «{problem.last_words}». " if problem.last_words else ""
     return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{_absent(problem)}{see}"
+
+
+def is_pointer(words: str) -> bool:
+    """Whether words of a log only say that another process of the container failed before."""
+    return _POINTER.search(words) is not None
+
+
+def _signalled(pod: PodSummary, problem: PodProblem, namespace: str, see: str) -> str:
+    """How a signal ended a container. The log of one that was killed from outside does not say why."""
+    number = signal.Signals((problem.exit_code or 0) - 128)
+    said = f" by {number.name} (exit code {problem.exit_code})."
+    said += f" {_OF_SIGNALS[number]}" if number in _OF_SIGNALS else ""
+    if number in {signal.SIGKILL, signal.SIGTERM}:
+        return f"{said} See the Events: `kubectl describe -n {namespace} pod {pod.name}`."
+    words = f" Its log says: «{problem.last_words}»." if problem.last_words else ""
+    return f"{said}{words} {see}"
 
 
 def _absent(problem: PodProblem) -> str:

@@ -233,6 +233,15 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def _awaited(pods: Pods) -> str:
+    """Which pods the router has to see ready before it gets requests."""
+    counts = []
+    for role in pods.roles:
+        seen = [pod.observed.ready for pod in pods if pod.observed.role is role]
+        counts.append(f"{role}: {sum(seen)} of {len(seen)} pods ready")
+    return f"Waiting for a ready pod of each role ({', '.join(counts)})."
+
+
 def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
     async def measured(_request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -240,14 +249,16 @@ def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
     async def healthy(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    roles = ", ".join(pods.roles)
+    logged = ""
 
     async def ready(_request: web.Request) -> web.Response:
-        if pods.first_complete is None:
-            return web.Response(text=f"The router has not had a ready pod of each role ({roles}) yet.", status=503)
-        if verifier.refusal:
-            return web.Response(text=verifier.refusal, status=503)
-        return web.Response(text="ok")
+        nonlocal logged
+        refusal = _awaited(pods) if pods.first_complete is None else verifier.refusal
+        state = refusal or "Ready: requests can be sent to P and D."
+        if state != logged:  # the kubelet asks every two seconds
+            _LOG.info(state)
+            logged = state
+        return web.Response(text=refusal, status=503) if refusal else web.Response(text="ok")
 
     app = web.Application()
     app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])

@@ -125,6 +125,7 @@ class Application:
             self.load_monitor.streams,
             self.load_monitor.utilization,
             history_due=history.is_due,
+            unproven=history.is_unproven,
         )
         inferences = Reconciler(
             cache=self.cache,

@@ -101,11 +101,13 @@ class LoadMonitor:
     def measured(self, owner: Owner) -> MeasuredLoad:
         """Metrics of a resource's pods, for its status."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
+        serves_hpas = self._policies.uses_metrics_api(owner)
         return MeasuredLoad(
-            self._registration.problem if self._policies.uses_metrics_api(owner) else None,
+            self._registration.problem if serves_hpas else None,
             self._scraper.silent(owner),
             caches,
             self._scraper.baselines(owner),
+            self._scraper.unread(owner) if serves_hpas else frozenset(),
         )
 
     def activity(self, owner: Owner) -> Activity | None:

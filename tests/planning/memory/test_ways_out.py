@@ -59,6 +59,21 @@ def test_what_a_device_leaves_unknown(accelerator: Config, ways: tuple[str, ...]
     assert all(way in note for way in ways), note
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"engine": {"env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}},
+        {"env": {"VLLM_CPU_KVCACHE_SPACE": "1"}},
+        {"engine": {"args": {"kv-cache-memory-bytes": 2**30}}},
+    ],
+    ids=["engine", "role", "argument"],
+)
+def test_a_kv_cache_whose_size_is_stated_is_not_asked_for(stated: Config) -> None:
+    (note,) = unknown_notes(plan(configs.LLAMA_8B, parameter={}, accelerator={"type": "CPU"}, **stated))
+    assert "VLLM_CPU_KVCACHE_SPACE" not in note
+    assert "state the node's memory in accelerator.memory" in note
+
+
 def test_the_longest_request() -> None:
     endless = {key: value for key, value in configs.LLAMA_8B.items() if key != "max_position_embeddings"}
     made = plan(endless, model={"maxModelLength": None})

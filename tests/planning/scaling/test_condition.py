@@ -9,6 +9,7 @@ from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
 from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
+from pdinference.planning.scaling.unknown_load import NOT_READ_YET
 
 P, D = Role.PARAMETER, Role.DECODE
 FINE = AutoscalerState(
@@ -46,6 +47,7 @@ PREFIXED = (
     "the HPA was unable to compute the replica count: unable to get external metric ns/pdinference_kv_demand/"
     "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
 )
+READS_FIRST = PREFIXED.replace("no pod serves yet", NOT_READ_YET)
 TWO_HPAS = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]"
 
 
@@ -65,6 +67,11 @@ TWO_HPAS = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode
         (replace(FINE, evaluated=False, able=None, active=None), "Unknown Starting", "has not evaluated"),
         (replace(FINE, able=Verdict("False", "FailedGetScale", "not found")), "False FailedGetScale", "not found"),
         (blind("NoMetric", PREFIXED), "False NoMetric", "does not change: decode of ns/x: no pod serves yet."),
+        (
+            blind("NoMetric", READS_FIRST),
+            "Unknown Starting",
+            f"The load is not known yet: decode of ns/x: {NOT_READ_YET}.",
+        ),
         (replace(FINE, loads=UNREAD), "True Active", " No scale-down while waitingRequests cannot be read."),
         (
             blind("AmbiguousSelector", TWO_HPAS),
@@ -77,6 +84,12 @@ def test_verdicts_of_an_hpa(hpa: AutoscalerState | None, verdict: str, word: str
     found = of(hpa)
     assert f"{found.status} {found.reason}" == verdict
     assert word in found.message
+
+
+def test_an_hpa_that_waits_for_the_first_reading_says_so() -> None:
+    found = of(None, MeasuredLoad(unread=frozenset({D})))
+    assert (found.status, found.reason) == ("Unknown", "Starting")
+    assert "reads the pods for the first time, and then creates the HPA" in found.message
 
 
 def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:

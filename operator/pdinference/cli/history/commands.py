@@ -11,7 +11,7 @@ from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
@@ -23,6 +23,7 @@ Json = dict[str, Any]
 
 _STORED: Final = "stored"
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
+_SERVED: Final = {True: "yes", False: "no", None: "?"}
 _NOT_IN_HISTORY: Final = (
     "The stored spec is not in the history: it is invalid, the resource is paused, or the operator has not handled it "
     "yet. The condition Progressing says which."
@@ -75,17 +76,20 @@ def diff_command(
 
 @click.command("undo")
 @name_argument
-@click.option("--to-revision", type=int, help="Revision to restore.  [default: the last one before the stored spec]")
+@click.option(
+    "--to-revision", type=int, help="Revision to restore.  [default: the last other one that served requests]"
+)
 @click.option("--dry-run", is_flag=True, help="Print the changes, and write nothing.")
 @output_option()
 @live_options
 def undo_command(
     *, name: str | None, to_revision: int | None, dry_run: bool, output: str, live: Callable[[str], Live]
 ) -> None:
-    """Restore an earlier valid spec with your own credentials. Prints the changes first.
+    """Restore the last other spec that served, with your own credentials. Prints the changes first.
 
-    The number of decode pods stays, because kubectl scale and autoscalers write this field. NAME may be left out if the
-    namespace has one PDInference.
+    A revision that never served requests is restored only by its number. A second undo returns to the spec before the
+    first one, if that served. The number of decode pods stays, because kubectl scale and autoscalers write this field.
+    NAME may be left out if the namespace has one PDInference.
     """
     from pdinference.cli.history.undo import Undo  # noqa: PLC0415 - the client takes a second to import
 
@@ -93,6 +97,7 @@ def undo_command(
         undo = await Undo.planned(api, namespace, name, to_revision)
         writes = undo.changes and not dry_run
         if output == "text":
+            _print_skipped(undo.skipped)
             _print_undo(undo)
         for warning in undo.warnings if undo.changes else ():
             say(f"Warning: {warning}", err=True)
@@ -112,6 +117,11 @@ def _stored(live: Callable[[str], Live], name: str | None) -> "Stored":
     return live(name or "").do(lambda api, namespace: stored(api, namespace, name))
 
 
+def _print_skipped(numbers: "Sequence[int]") -> None:
+    for number in numbers:
+        say(f"Revision {number} is left out: it has never served requests. Store it again with --to-revision {number}.")
+
+
 def _print_undo(undo: "Undo") -> None:
     if undo.changes:
         _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
@@ -121,7 +131,14 @@ def _print_undo(undo: "Undo") -> None:
 
 def _undo_as_json(undo: "Undo", *, written: bool) -> Json:
     changed = _changes_as_json(undo.before, undo.after)
-    return {"resource": undo.resource, "revision": undo.target.number, "written": written, "changes": changed}
+    return {
+        "resource": undo.resource,
+        "revision": undo.target.number,
+        "served": undo.target.served,
+        "skipped": list(undo.skipped),
+        "written": written,
+        "changes": changed,
+    }
 
 
 async def _write(api: "ApiServer", undo: "Undo") -> None:
@@ -155,10 +172,11 @@ def _table(found: "Stored") -> "RenderableType":
     table = Table(box=None, pad_edge=False)
     table.add_column("REVISION", justify="right")
     table.add_column("STORED", no_wrap=True)
+    table.add_column("SERVED", no_wrap=True)
     table.add_column("CHANGES", overflow="fold")
     for entry, changed in _changes(found.entries):
         mark = "*" if entry is found.current else " "
-        table.add_row(f"{mark} {entry.number}", Text(entry.since), Text(changed))
+        table.add_row(f"{mark} {entry.number}", Text(entry.since), _SERVED[entry.served], Text(changed))
     return table
 
 
@@ -169,6 +187,7 @@ def _as_json(found: "Stored") -> list[Json]:
             "revision": entry.number,
             "stored": entry.since,
             "current": entry is found.current,
+            "served": entry.served,
             "changes": changed,
             "spec": entry.spec,
         }

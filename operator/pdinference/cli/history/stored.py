@@ -27,12 +27,14 @@ class Entry:
     Attributes:
         number: Revision number, as in `kubectl get controllerrevisions`.
         since: Time at which the spec was stored last (RFC 3339).
+        served: Whether requests went to the spec; None if the history does not say.
     """
 
     number: int
     since: str
     spec: Json
     name: str
+    served: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,27 @@ class Stored:
                 return entry
         raise NoSuchEntryError("The history holds no other spec than the stored one.")
 
+    @property
+    def last_served(self) -> Entry:
+        """The last entry with a spec other than the stored one that served, as far as the history says.
+
+        Raises:
+            NoSuchEntryError: There is none.
+        """
+        others = [entry for entry in self.entries if entry.name != self.name]
+        if others and all(entry.served is False for entry in others):
+            number = self.last.number
+            raise NoSuchEntryError(
+                f"No other spec in the history has served requests. Revision {number} is the last one; store it "
+                f"again with --to-revision {number}, or edit the resource."
+            )
+        return next((entry for entry in others if entry.served is not False), self.last)
+
+    def between(self, target: Entry) -> list[Entry]:
+        """Entries of other specs than the stored one that are newer than an entry, oldest first."""
+        newer = (entry for entry in self.entries if entry.number > target.number and entry.name != self.name)
+        return sorted(newer, key=lambda entry: entry.number)
+
     def entry(self, number: int) -> Entry:
         """The entry with a revision number.
 
@@ -123,7 +146,7 @@ def _entry(body: Json, owner_uid: str) -> Entry | None:
     if spec is None:
         return None
     record = history_record(body)
-    return Entry(record.number, _since(body["metadata"]), spec, record.key.name)
+    return Entry(record.number, _since(body["metadata"]), spec, record.key.name, record.served)
 
 
 def _since(metadata: Json) -> str:

@@ -27,11 +27,13 @@ class Undo:
         body: The live resource; its resource version is the precondition.
         target: The entry whose spec is restored.
         after: The spec to write.
+        skipped: Numbers of later revisions that were left out because they never served.
     """
 
     body: Json
     target: Entry
     after: Json
+    skipped: tuple[int, ...] = ()
 
     @classmethod
     async def planned(cls, api: ApiServer, namespace: str, name: str | None, number: int | None) -> Self:
@@ -41,7 +43,7 @@ class Undo:
             api: The API server.
             namespace: Namespace of the resource.
             name: Name of the resource; None for the only one of the namespace.
-            number: Revision to restore; None for the last valid spec other than the stored one.
+            number: Revision to restore; None for the last valid spec that served, other than the stored one.
 
         Raises:
             ApiError: The API server returned an error.
@@ -50,10 +52,11 @@ class Undo:
             UnreadableSpecError: The stored spec cannot be read.
         """
         found = await stored(api, namespace, name)
-        target = found.last if number is None else found.entry(number)
+        target = found.last_served if number is None else found.entry(number)
+        skipped = () if number is not None else tuple(entry.number for entry in found.between(target))
         # While the stored spec is invalid, the pods are those of the last valid one. A paused resource scales.
         counted = found.spec if found.current or found.paused else found.entries[0].spec
-        return cls(found.body, target, dict(with_decode_replicas(target.spec, counted)))
+        return cls(found.body, target, dict(with_decode_replicas(target.spec, counted)), skipped)
 
     @property
     def resource(self) -> str:
@@ -73,7 +76,11 @@ class Undo:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about tools that may apply the undone edit again."""
+        """What the user may not expect: a target that never served, and tools that may apply the undone edit again."""
+        never = [f"Revision {self.target.number} has never served requests."] if self.target.served is False else []
+        return never + self._edits_that_return()
+
+    def _edits_that_return(self) -> list[str]:
         metadata = self.body["metadata"]
         if program := managed_by(metadata):
             return [f"{program} manages this resource and will write the undone edit again. Undo it at its source too."]

@@ -17,6 +17,7 @@ Json = Mapping[str, Any]
 
 _LARGEST_NUMBER = 2**53
 _DIGEST_BYTES = 8
+_SERVED = {"true": True, "false": False}
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class HistoryRecord:
     Attributes:
         number: Revision number, which grows with each valid spec; 0 if it is out of range.
         shape: Identity of the spec without D's replica count.
+        served: Whether requests went to the spec; None for an entry of an older operator, which did not record it.
     """
 
     key: ChildKey
@@ -36,6 +38,7 @@ class HistoryRecord:
     number: int
     shape: str
     deleting: bool = False
+    served: bool | None = None
 
 
 def history_record(body: Json) -> HistoryRecord:
@@ -52,6 +55,7 @@ def history_record(body: Json) -> HistoryRecord:
         number=number if isinstance(number, int) and 0 < number < _LARGEST_NUMBER else 0,
         shape=(metadata.get("labels") or {}).get(names.LABEL_SPEC, ""),
         deleting="deletionTimestamp" in metadata,
+        served=_SERVED.get((metadata.get("annotations") or {}).get(names.ANNOTATION_SERVED, "")),
     )
 
 
@@ -70,6 +74,7 @@ def entry_manifest(resource: ResourceRecord, number: int) -> dict[str, Any]:
             "name": entry_name(resource),
             "namespace": owner.namespace,
             "labels": {**names.instance_labels(owner.name), names.LABEL_SPEC: shape_of(spec)},
+            "annotations": {names.ANNOTATION_SERVED: "false"},
             "ownerReferences": [owner_reference(owner.kind, owner.name, resource.uid)],
         },
         "revision": number,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
+from pdinference.api import names
 from pdinference.cluster.apply import Parent, is_ours
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
@@ -38,21 +39,32 @@ class History:
         entries = self._entries(resource)
         return not _is_newest(entries, resource) or any(superfluous(entries))
 
+    def is_unproven(self, resource: ResourceRecord) -> bool:
+        """Whether no entry says that requests went to the stored spec. Without I/O."""
+        entries = self._entries(resource)
+        return not (_is_newest(entries, resource) and entries[0].served)
+
     def is_newest(self, resource: ResourceRecord) -> bool:
         """Whether the newest entry has the stored spec."""
         return _is_newest(self._entries(resource), resource)
 
-    async def remember(self, resource: ResourceRecord) -> tuple[Outcome, Outcome]:
+    async def remember(self, resource: ResourceRecord, *, served: bool = False) -> tuple[Outcome, Outcome]:
         """Make the stored spec of a resource the newest entry. Returns the outcomes of writes and of deletions.
 
         If an entry with this spec exists, its number is raised. Entries beyond the limit are deleted. Entries that
         differ from a newer one only in the replica count of D are deleted, too, so that scaling does not displace
         edits.
+
+        Args:
+            resource: The resource.
+            served: Whether requests go to the stored spec. The entry keeps that for `undo`.
         """
         written = Outcome()
         entries = self._entries(resource)
         if not _is_newest(entries, resource):
             await self._make_newest(resource, entries, written)
+        if written.settled and served:
+            await self._mark_served(resource, written)
         if not written.settled:
             return written, Outcome()
         pruned = await prune(self._api, superfluous(self._entries(resource)))
@@ -113,6 +125,20 @@ class History:
         if body is not None:
             self._cache.entry_written(body)
             written.applied.append(key)
+
+    async def _mark_served(self, resource: ResourceRecord, written: Outcome) -> None:
+        entries = self._entries(resource)
+        if not _is_newest(entries, resource) or entries[0].served:
+            return
+        entry = entries[0]
+        metadata = {"uid": entry.uid, "annotations": {names.ANNOTATION_SERVED: "true"}}
+        try:
+            body = await self._api.merge(_path(entry.key), {"metadata": metadata}, manager=names.SERVED_MANAGER)
+        except ApiError as error:
+            written.failed(entry.key, error)
+            return
+        self._cache.entry_written(body)
+        written.applied.append(entry.key)
 
     async def _create(self, key: ChildKey, manifest: Json, resource: ResourceRecord, written: Outcome) -> Json | None:
         """Create an entry unless the name is taken. An entry without labels is not watched, but is still adopted."""

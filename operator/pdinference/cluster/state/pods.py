@@ -1,6 +1,6 @@
 """State of a pod."""
 
-import re
+import signal
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -9,22 +9,16 @@ from pdinference.api.engines import engines_of, runs_engines
 from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.devices import gpus_of
+from pdinference.cluster.state.last_words import last_words
 from pdinference.cluster.state.records import PodRecord, version_of
 from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary, SharedEngine
 from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
 
-_ERROR = re.compile(r"\b\w*(Error|Exception)\b|\berror:", re.ASCII)
-_POINTER = re.compile(r"root cause above", re.IGNORECASE)  # vLLM's own last line, when an engine process failed
-_OF_ONE_TRY = re.compile(
-    r"\b(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)? ?|\(\w+ pid=\d+\) ?", re.ASCII
-)
-_LAST_WORDS = 300
-"""Maximum length of a log line in a condition. Longer lines are truncated at the front."""
-
 _REFUSED = 1
 """Exit status of `pdinference model` after an error that it explains."""
+_FROM_OUTSIDE = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -172,10 +166,10 @@ def _lines(terminated: Json) -> list[str]:
 
 
 def _last_words(terminated: Json) -> str:
-    """The most informative log line, without times and process ids, which differ between attempts."""
-    lines = [_OF_ONE_TRY.sub("", line) for line in _lines(terminated)]
-    errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
-    return plain((errors or lines or [""])[-1][-_LAST_WORDS:])
+    """What the log says about the end; nothing where a signal came from outside, which leaves no line."""
+    if terminated.get("exitCode") in _FROM_OUTSIDE:
+        return ""
+    return last_words(str(terminated.get("message") or ""))
 
 
 def _condition(status: Json, type_: str) -> Json:

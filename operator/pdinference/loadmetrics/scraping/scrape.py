@@ -24,7 +24,7 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
 from pdinference.loadmetrics.scraping.sparse_log import SparseLog
 from pdinference.loadmetrics.scraping.unreadable import COSTLY, Reason, UnreadableError
-from pdinference.loadmetrics.scraping.window import TimedReading, Window
+from pdinference.loadmetrics.scraping.window import SILENT_AFTER, TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, misses_signals
 from pdinference.loadmetrics.usage import UsageMeter
 from pdinference.planning.observed import KvCache, PodSummary
@@ -38,8 +38,6 @@ _ROUNDS_OF_OTHERS: Final = 12
 """Interval, in rounds, for pods without autoscaling, until the size of their KV cache is known."""
 _ROUNDS_OF_MEASURED: Final = 6
 """Interval, in rounds, for pods of resources with objectives and without autoscaling."""
-_SILENT_AFTER: Final = 3
-"""Consecutive failed scrapes after which a pod counts as silent."""
 _TIMEOUT_S: Final = 4.0
 _REST_ROUNDS: Final = 6
 """Interval, in rounds, for silent pods whose failures are costly."""
@@ -130,7 +128,7 @@ class Scraper:
             window = self._windows[_name_of(pod)]
             summary = pod.summary
             expected = pod.serves or window.answered or summary.restarts > 0
-            found.append(PodLoad(window, expected=expected, counted=_is_counted(scaler, summary)))
+            found.append(PodLoad(window, expected=expected, counted=_is_counted(scaler, summary), serves=pod.serves))
         return found
 
     def engines_in_a_pod(self, owner: Owner, role: Role) -> int:
@@ -152,7 +150,20 @@ class Scraper:
         return pod.summary.ready and self._is_silent(pod)
 
     def _is_silent(self, pod: PodRecord) -> bool:
-        return self._windows[_name_of(pod)].failures >= _SILENT_AFTER or _name_of(pod) in self._missing_signals
+        return self._windows[_name_of(pod)].silent or _name_of(pod) in self._missing_signals
+
+    def unread(self, owner: Owner) -> frozenset[Role]:
+        """Autoscaled roles with serving pods, all of which are being read for the first time."""
+        policy = self._policies.policy(owner)
+        return frozenset(role for role in ENGINE_ROLES if policy.get(role) and self._is_unread(owner, role))
+
+    def _is_unread(self, owner: Owner, role: Role) -> bool:
+        windows = [load.window for load in self.pods(owner, role) if load.serves]
+        return bool(windows) and not any(self._is_settled(window) for window in windows)
+
+    def _is_settled(self, window: Window) -> bool:
+        """Whether a pod has been read often enough for rates, or in vain for some time."""
+        return window.silent or window.span(self._clock()) is not None
 
     def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
         """The known KV caches of a role's pods, by pod name. Engines of one pod are alike."""
@@ -242,8 +253,9 @@ class Scraper:
     def _succeeded(self, pod: PodRecord, timed: TimedReading) -> None:
         self._metrics.scrapes.labels("success").inc()
         window = self._windows[_name_of(pod)]
-        changed = window.failures >= _SILENT_AFTER
+        changed, settled = window.silent, self._is_settled(window)
         window.add(timed)
+        changed |= not settled and self._is_settled(window)
         changed |= self._note_missing_signals(pod, window)
         if pod.summary.role is Role.DECODE and pod.owner is not None:
             changed |= self._baselines.note(pod.owner, pod.summary.revision, window, self._clock())
@@ -279,16 +291,16 @@ class Scraper:
         window.failures += 1
         if error.reason is Reason.REFUSED or not pod.summary.ready:
             window.restart()  # its requests now go to other pods, which report them
-        if window.failures >= _SILENT_AFTER and error.reason in COSTLY:
+        if window.silent and error.reason in COSTLY:
             self._resting[_name_of(pod)] = self._clock() + _REST_ROUNDS * self._interval
-        if window.failures == _SILENT_AFTER or error.reason is Reason.INTERNAL:
+        if window.failures == SILENT_AFTER or error.reason is Reason.INTERNAL:
             self._log.warning(
                 f"Cannot scrape the metrics of a pod ({error.reason}): {error}",
                 namespace=pod.namespace,
                 pod=pod.summary.name,
                 fault=error.__cause__ if error.reason is Reason.INTERNAL else None,
             )
-        self._note(pod, changed=window.failures == _SILENT_AFTER)
+        self._note(pod, changed=window.failures == SILENT_AFTER)
 
     def _note(self, pod: PodRecord, *, changed: bool) -> None:
         if changed and pod.owner is not None:

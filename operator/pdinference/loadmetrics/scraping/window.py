@@ -17,6 +17,9 @@ _SHORTEST_S: Final = 4.0
 _LONGEST_S: Final = 60.0
 """Maximum time between two readings. Longer gaps restart the window."""
 
+SILENT_AFTER: Final = 3
+"""Consecutive failed scrapes after which a pod counts as silent."""
+
 _MOST_READINGS: Final = 64
 """Maximum number of readings in a window. A scrape every 5 s gives eight."""
 
@@ -55,6 +58,11 @@ class Window:
             self._readings.popleft()
         self.failures = 0
         self.answered = True
+
+    @property
+    def silent(self) -> bool:
+        """Whether the last scrapes failed."""
+        return self.failures >= SILENT_AFTER
 
     def restart(self) -> None:
         """Clear the readings, because counters restart with the process."""

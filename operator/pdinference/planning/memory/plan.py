@@ -12,7 +12,7 @@ from pdinference.planning.memory.figures import GIB, Figure, computed, derived, 
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.kv_figures import state_bytes, token_bytes, tokens_note
 from pdinference.planning.memory.model.shape import ModelFacts
-from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of
+from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of, stated_kv_cache
 from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tiers import tier_tokens
 from pdinference.planning.memory.weights.checkpoint import KnownWeights
@@ -135,6 +135,8 @@ def device_memory(spec: Spec, role: Role) -> Figure:
     if accelerator.memory is not None:
         return stated_memory(int(quantity(accelerator.memory) or 0), "accelerator.memory")
     if accelerator.type == "CPU":
+        if stated_kv_cache(spec, role) is not None:
+            return unknown(f"The KV cache has its stated size; the node's memory is not known. {ways_out.NODE_MEMORY}")
         return unknown(f"The node's memory is not known. {ways_out.CPU_MEMORY}")
     return smallest_gpu_memory(spec.products(role))
 

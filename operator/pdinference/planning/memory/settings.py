@@ -107,7 +107,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     tokens_set = defaults.max_num_batched_tokens(spec, role)
     tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
     eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
-    environment, arguments = {**engine.env, **own.env}, {**engine.args, **own.args}
+    environment, arguments = _environment(spec, role), _arguments(spec, role)
     lora, tiers = spec.model.lora, own.kv_tiers
     return Settings(
         cpu=cpu,
@@ -207,6 +207,19 @@ def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tup
     if size >= 70 * GIB and not any(name in product for product in own.products for name in _SMALL_BATCHES):
         return 8192, 1024
     return 2048, 256
+
+
+def stated_kv_cache(spec: Spec, role: Role) -> int | None:
+    """Bytes of a role's KV cache, if the spec states them."""
+    return _kv_budget(_environment(spec, role), _arguments(spec, role), cpu=spec.of(role).accelerator.type == "CPU")
+
+
+def _environment(spec: Spec, role: Role) -> dict[str, str]:
+    return {**spec.engine.env, **spec.of(role).env}
+
+
+def _arguments(spec: Spec, role: Role) -> dict[str, object]:
+    return {**spec.engine.args, **spec.of(role).args}
 
 
 def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu: bool) -> int | None:

@@ -64,6 +64,9 @@ CPU_MEMORY = _ways(
 )
 """For a node whose memory is not known."""
 
+NODE_MEMORY = _ways("state the node's memory in accelerator.memory", "--memory 64GiB")
+"""For a node whose memory is not known, with a KV cache of a stated size."""
+
 MEASURED = (
     "No field and no option has it. Start vLLM once: status.plan (observedKvCapacityTokens) and vLLM's log then say "
     "how many tokens fit."

@@ -11,6 +11,7 @@ from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
 from pdinference.planning.scaling.signals import METRICS
 from pdinference.planning.scaling.targets import label, signal_of, written
+from pdinference.planning.scaling.unknown_load import passes
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
@@ -22,6 +23,9 @@ _OTHER_CAUSES: Final = {
 """Why an HPA is inactive although its metrics can be read, by the reason of `ScalingActive`."""
 _UNLIMITED: Final[Mapping[Role, Limit]] = MappingProxyType({})
 _NOT_SET_UP: Final = ConditionResult("Unknown", "Starting", "The HPA does not exist yet.")
+_UNREAD: Final = ConditionResult(
+    "Unknown", "Starting", "The operator reads the pods for the first time, and then creates the HPA."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,14 @@ class MeasuredLoad:
         silent: Names of the pods of each role whose metrics are missing.
         kv_caches: The KV cache of each pod that has reported its size, by role and pod name.
         baselines: Baseline inter-token latency in seconds, by revision; only where an HPA reads decode load.
+        unread: Roles whose HPA reads the operator's metrics, and whose ready pods have not been read yet.
     """
 
     problem: tuple[str, str] | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
     baselines: Mapping[str, float] = field(default_factory=dict)
+    unread: frozenset[Role] = frozenset()
 
 
 def autoscaling_result(
@@ -53,7 +59,7 @@ def autoscaling_result(
         limited: Why a role's allocated count differs from the recommended one.
     """
     roles = {
-        role: _NOT_SET_UP if hpa is None else _role(hpa, measured, role, limited.get(role))
+        role: _without_hpa(measured, role) if hpa is None else _role(hpa, measured, role, limited.get(role))
         for role, hpa in hpas.items()
     }
     worst = min(roles.values(), key=_rank)
@@ -91,6 +97,10 @@ def _label(load: Load) -> str:
     return load.metric if signal is None else label(signal)
 
 
+def _without_hpa(measured: MeasuredLoad, role: Role) -> ConditionResult:
+    return _UNREAD if role in measured.unread else _NOT_SET_UP
+
+
 def _role(hpa: AutoscalerState, measured: MeasuredLoad, role: Role, limit: Limit | None) -> ConditionResult:
     if measured.problem is not None and not hpa.load_known and reads_operator(hpa):
         return ConditionResult("False", *measured.problem)
@@ -98,6 +108,8 @@ def _role(hpa: AutoscalerState, measured: MeasuredLoad, role: Role, limit: Limit
         return ConditionResult("Unknown", "Starting", "Kubernetes has not evaluated the HPA yet.")
     if hpa.able is not None and hpa.able.status == "False":
         return ConditionResult("False", hpa.able.reason, f"The replica count cannot be changed: {hpa.able.message}")
+    if hpa.active is not None and hpa.active.status == "False" and passes(hpa.active.message):
+        return ConditionResult("Unknown", "Starting", f"The load is not known yet: {_cause(hpa.active.message)}")
     if hpa.active is not None and hpa.active.status == "False":
         message = f"{_OTHER_CAUSES.get(hpa.active.reason, _BLIND)}: {_cause(hpa.active.message)}"
         return ConditionResult("False", hpa.active.reason, message)

@@ -50,7 +50,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     objectives_met, attained = objectives(inputs, previous, now)
     results = {
-        READY: ready(inputs, first),
+        READY: ready(inputs, first, progress),
         **{ROLE_CONDITIONS[role]: role_ready(inputs, role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),

@@ -2,30 +2,45 @@
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.conditions import AT_REST
 from pdinference.planning.condition_changes import ASLEEP, ConditionResult
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.status.inputs import StatusInputs
 
 
-def ready(inputs: StatusInputs, problem: Diagnosis | None) -> ConditionResult:
-    """Whether requests are answered; the problem to solve first if not."""
+def ready(inputs: StatusInputs, problem: Diagnosis | None, progress: ConditionResult) -> ConditionResult:
+    """Whether requests are answered; the problem to solve first if not.
+
+    Args:
+        inputs: The observed state.
+        problem: The problem to solve first; None without one.
+        progress: The condition Progressing, which the message must not contradict.
+    """
     router = inputs.workloads.get(Role.ROUTER)
     if inputs.asleep and not inputs.stopped and router is not None and router.ready > 0:
         return _asleep(inputs)
-    return answered(inputs) or ConditionResult(
-        "False", *(problem or Diagnosis("Starting", "No router pod is ready yet."))
-    )
+    if inputs.answers:
+        return _answered(inputs, progress)
+    return ConditionResult("False", *(problem or Diagnosis("Starting", "No router pod is ready yet.")))
 
 
-def answered(inputs: StatusInputs) -> ConditionResult | None:
-    """The result when requests are answered; None when they are not."""
-    if not inputs.answers:
-        return None
+def _answered(inputs: StatusInputs, progress: ConditionResult) -> ConditionResult:
     count = inputs.workloads[Role.ROUTER].ready
     message = f"Requests are answered; {count} router pod{'' if count == 1 else 's'} ready."
     if inputs.without_parameter:
         message += " D computes the prompts, because no P pod is ready."
-    return ConditionResult("True", "Serving", message)
+    return ConditionResult("True", "Serving", message + _unfinished(inputs, progress))
+
+
+def _unfinished(inputs: StatusInputs, progress: ConditionResult) -> str:
+    """What else the counts of the roles show: they are those of the target revision."""
+    if progress.reason in AT_REST:
+        return ""
+    serving, target = inputs.rollout.serving, inputs.target
+    if serving not in {"", target}:
+        state = "is rolling out" if progress.status == "True" else "cannot roll out"
+        return f" They go to revision {serving}; revision {target} {state} ({progress.reason})."
+    return f" Not everything is as in the spec ({progress.reason}); the condition Progressing says why."
 
 
 def _asleep(inputs: StatusInputs) -> ConditionResult:
