@@ -7,7 +7,7 @@ from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
 from pdinference.conversion.options import REPLACED, Options
-from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
+from pdinference.engine.refused import DEVICE_ENVIRONMENT, refused_variable
 
 Convert = Callable[[str, str], Iterator[Finding]]
 
@@ -104,7 +104,7 @@ def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
 
 
 def _variable(name: str, value: str) -> Iterator[Finding]:
-    if name not in TABLE and (name in REFUSED_ENVIRONMENT or _SECRET.search(name)):
+    if name not in TABLE and (refused_variable(name) or _SECRET.search(name)):
         yield Remark(name, _why_left_out(name))
     elif isinstance(value, Unresolved):
         yield Remark(f"{name}={value}", REPLACED)
@@ -121,7 +121,7 @@ def _variable(name: str, value: str) -> Iterator[Finding]:
 
 def _why_left_out(name: str) -> str:
     """The reason to leave out a variable that is refused or is a secret."""
-    why = REFUSED_ENVIRONMENT.get(name)
+    why = refused_variable(name)
     if why is not None:
         return as_sentence(why)
     return "A resource holds no secrets. Take it from a Secret by podTemplate of both roles (env.valueFrom)."
