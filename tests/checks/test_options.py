@@ -8,6 +8,7 @@ import pytest
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
+from pdinference.checks import examine
 from pdinference.checks.options import lists, option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.engine.refused import REFUSED_ARGUMENTS
@@ -108,6 +109,38 @@ def test_options_that_open_or_show_something_are_refused(resource: Make, part: s
 @pytest.mark.parametrize("name", ["api-ke", "ssl-key", "no-enable-ssl-refresh", "ssl", "ud", "data-parallel-addr"])
 def test_what_argparse_could_take_for_one_is_refused_too(resource: Make, name: str) -> None:
     assert f"spec.engine.args.{name}" in refused(resource(engine={"image": "team/vllm:1", "args": {name: True}}))
+
+
+_EVERY = sorted(OWNED_ARGUMENTS | REFUSED_ARGUMENTS)
+
+
+@pytest.mark.parametrize("option", _EVERY)
+def test_no_abbreviation_of_an_option_of_the_operator_reaches_an_unknown_vllm(resource: Make, option: str) -> None:
+    """argparse takes the beginning of an option for the option, in each of its forms and whatever the value is."""
+    forms = [option, f"no-{option}", *([f"disable-{option[7:]}"] if option.startswith("enable-") else [])]
+    known = lists()["0.33.0"].keys()
+    beginnings = {form[:length].rstrip("-") for form in forms for length in range(1, len(form))} - known
+    for beginning in beginnings - OWNED_ARGUMENTS.keys():
+        for value in (True, False, "x", {"kv_role": "kv_both"}):
+            found = refused(resource(engine={"image": "team/vllm:1", "args": {beginning: value}}))
+            assert "This option cannot be set in args" in found.get(f"spec.engine.args.{beginning}", ""), beginning
+
+
+@pytest.mark.parametrize(
+    "name", ["kv_transfer_config", "kv-transfer-config.kv_role", "-tp", "--hf-token", "HF-TOKEN", "O3"]
+)
+def test_an_option_has_one_spelling(document: Callable[..., dict[str, Any]], name: str) -> None:
+    """vLLM's parser also takes underscores, dotted members and short names."""
+    assert any(
+        "args" in problem.field
+        for problem in examine(document(engine={"args": {name: "x"}}), RenderSettings()).problems
+    )
+
+
+@pytest.mark.parametrize("version", lists())
+def test_no_option_of_vllm_is_the_beginning_of_one_that_is_refused(version: str) -> None:
+    """With an image of another version, it could be taken for the longer one."""
+    assert [name for name in lists()[version] if name not in _EVERY and any(o.startswith(name) for o in _EVERY)] == []
 
 
 @pytest.mark.parametrize("version", lists())

@@ -62,6 +62,7 @@ _EVERYWHERE = {
     ]
 }
 
+_FROM_SECRET = [{"prefix": "APP_", "secretRef": {"name": "database"}}]
 HOSTILE: dict[str, Overlay] = {
     # Namespaces of the node, and what the operator decides.
     "host-network": _spec("hostNetwork", hostNetwork=True),
@@ -133,9 +134,17 @@ HOSTILE: dict[str, Overlay] = {
         "env[P].valueFrom.secretKeyRef.name",
         env=[{"name": "P", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}}],
     ),
-    "env-from-secret": _side_car("envFrom[0].secretRef.name", envFrom=[{"secretRef": {"name": "database"}}]),
-    "init-env-from-secret": _init("envFrom[0].secretRef.name", envFrom=[{"secretRef": {"name": "database"}}]),
-    "vllm-env-from-secret": _own("vllm", "envFrom[0].secretRef.name", envFrom=[{"secretRef": {"name": "database"}}]),
+    "env-from-secret": _side_car("envFrom[0].secretRef.name", envFrom=_FROM_SECRET),
+    "init-env-from-secret": _init("envFrom[0].secretRef.name", envFrom=_FROM_SECRET),
+    "vllm-env-from-secret": _own("vllm", "envFrom[0].secretRef.name", envFrom=_FROM_SECRET),
+    "env-from-without-prefix": _side_car("envFrom[0].prefix", envFrom=[{"configMapRef": {"name": "c"}}]),
+    "vllm-env-from-without-prefix": _own("vllm", "envFrom[0].prefix", envFrom=[{"configMapRef": {"name": "c"}}]),
+    "env-from-devices": _side_car(
+        "envFrom[0].prefix", envFrom=[{"prefix": "NVIDIA_VISIBLE_", "configMapRef": {"name": "c"}}]
+    ),
+    "env-from-half-a-word": _init("envFrom[0].prefix", envFrom=[{"prefix": "NV", "configMapRef": {"name": "c"}}]),
+    "env-from-vllm": _own("vllm", "envFrom[0].prefix", envFrom=[{"prefix": "VLLM_", "configMapRef": {"name": "c"}}]),
+    "env-from-nothing": _side_car("envFrom[0]", envFrom=[{"prefix": "APP_"}]),
     "env-file": _side_car("env[P].valueFrom.fileKeyRef", env=[{"name": "P", "valueFrom": {"fileKeyRef": {}}}]),
     "probe-host": _side_car("livenessProbe.httpGet.host", livenessProbe={"httpGet": _ELSEWHERE}),
     "readiness-host": _side_car(

@@ -11,13 +11,24 @@ from pydantic import ValidationError
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
+from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
 from pdinference.manifests import RenderSettings, render
+from pdinference.manifests.pod_rules import Allowance
+from pdinference.manifests.pod_rules.environment import ENVIRONMENT_FROM
 from pdinference.manifests.pods.pod_security import restricted_problems
 from tests.conftest import allowing
 from tests.hostile.pod_templates import HOSTILE, LEGITIMATE, Json
 
 Make = Callable[..., PDInference]
 TOKEN = {"source": {"huggingFace": {"repository": "a/b", "tokenSecret": {"name": "hub", "key": "token"}}}}
+
+TOKEN_VARIABLES = (
+    *("LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES", "RESOLV_HOST_CONF", "CARES_HOSTS", "GRPC_DNS_RESOLVER"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "OPENSSL_CONF"),
+    *("GIT_SSL_NO_VERIFY", "HTTPLIB2_CA_CERTS", "PYTHONHTTPSVERIFY", "HF_HUB_DISABLE_SSL_VERIFY"),
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES", "GCONV_PATH", "CUDA_INJECTION64_PATH", "BASH_ENV"),
+    *("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONWARNINGS", "PYTHONBREAKPOINT"),
+)
 
 
 def problems(document: Json, settings: RenderSettings = RenderSettings()) -> dict[str, str]:  # noqa: B008 - frozen
@@ -57,19 +68,45 @@ def test_a_side_car_is_confined_without_saying_so(resource: Make) -> None:
         }
 
 
-def test_a_config_map_opens_nothing_of_vllm(resource: Make) -> None:
-    overlay = {"spec": {"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "any"}}]}]}}
-    made = pods(resource(decode={"podTemplate": overlay}))
-    (vllm,) = (pod["spec"]["containers"][0] for pod in made if "envFrom" in pod["spec"]["containers"][0])
-    set_by_itself = {variable["name"]: variable.get("value") for variable in vllm["env"]}
-    assert set_by_itself["VLLM_SERVER_DEV_MODE"] == set_by_itself["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "0"
-    dynamic = resource(
-        model={"source": {"path": "/m"}, "lora": {"dynamicLoading": True}}, decode={"podTemplate": overlay}
-    )
-    values = [
-        v["value"] for p in pods(dynamic) for v in p["spec"]["containers"][0].get("env", ()) if "LORA" in v["name"]
-    ]
-    assert set(values) == {"1"}
+@pytest.mark.parametrize("name", [*REFUSED_ENVIRONMENT, *(name for name in TOKEN_VARIABLES if "_" in name)])
+def test_no_config_map_holds_a_variable_that_cannot_be_set(name: str) -> None:
+    """Each prefix that leaves a key."""
+    for length in range(len(name)):
+        source = [{"prefix": name[:length], "configMapRef": {"name": "any"}}]
+        assert [problem.field for problem in ENVIRONMENT_FROM(source, "envFrom", Allowance())] == ["envFrom[0].prefix"]
+
+
+@pytest.mark.parametrize("model", [{}, {"model": TOKEN}], ids=["without token", "with token"])
+def test_a_config_map_may_hold_variables_of_an_own_prefix(document: Callable[..., Json], model: Json) -> None:
+    source = [{"prefix": "APP_", "configMapRef": {"name": "any"}}]
+    containers = [{"name": "vllm", "envFrom": source}, {"name": "s", "image": "s:1", "envFrom": source}]
+    assert problems(document(**model, decode={"podTemplate": {"spec": {"containers": containers}}})) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *DEVICE_ENVIRONMENT,
+        *("NVIDIA_SOMETHING_NEW", "ACME_VISIBLE_DEVICES", "VISIBLE_DEVICES", "DOCKER_RESOURCE_NIC"),
+        *("ASCEND_RUNTIME_ANYTHING", "NVIDIA_DRIVER_CAPABILITIES_2"),
+    ],
+)
+def test_no_container_chooses_devices(document: Callable[..., Json], name: str) -> None:
+    containers = [{"name": "s", "image": "s:1", "env": [{"name": name, "value": "all"}]}]
+    overlay = {"spec": {"containers": containers, "initContainers": [{**containers[0], "name": "i"}]}}
+    assert len(problems(document(decode={"podTemplate": overlay}))) == 2
+    own = {"spec": {"containers": [{"name": "vllm", "env": [{"name": name, "value": "all"}]}]}}
+    assert len(problems(document(decode={"podTemplate": own}))) == 1
+    assert problems(document(engine={"env": {name: "all"}})).keys() == {f"spec.engine.env.{name}"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_TF32_OVERRIDE",
+     "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"],
+)  # fmt: skip
+def test_variables_that_choose_no_device_may_be_set(document: Callable[..., Json], name: str) -> None:
+    assert problems(document(engine={"env": {name: "1"}})) == {}
 
 
 def test_a_refusal_names_the_value_that_would_allow_it(document: Callable[..., Json]) -> None:
@@ -132,7 +169,6 @@ def test_no_policy_allows_folders_of_the_node_in_overlays(volume: str) -> None:
             {"containers": [{"name": "vllm", "env": [{"name": "HF_ENDPOINT", "value": "https://evil"}]}]},
             "env[HF_ENDPOINT]",
         ),
-        ({"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "c"}}]}]}, "envFrom"),
         (
             {
                 "containers": [
@@ -157,6 +193,48 @@ def test_an_overlay_leads_no_token_elsewhere(document: Callable[..., Json], spec
     overlay = {"decode": {"podTemplate": {"spec": spec}}}
     assert [field for field in problems(document(model=TOKEN, **overlay)) if field.endswith(path)]
     assert not [field for field in problems(document(**overlay)) if field.endswith(path)]
+
+
+@pytest.mark.parametrize("name", TOKEN_VARIABLES)
+@pytest.mark.parametrize("spelled", [str.upper, str.lower])
+def test_beside_a_token_no_variable_changes_who_answers_or_what_runs(
+    document: Callable[..., Json], name: str, spelled: Callable[[str], str]
+) -> None:
+    variable = spelled(name)
+    overlay = {"podTemplate": {"spec": {"containers": [{"name": "vllm", "env": [{"name": variable, "value": "x"}]}]}}}
+    assert problems(document(model=TOKEN, decode=overlay)).keys() == {
+        f"spec.decode.podTemplate.spec.containers[vllm].env[{variable}]"
+    }
+    for part in ("engine", "parameter", "decode"):
+        found = problems(document(model=TOKEN, **{part: {"env": {variable: "x"}}}))
+        assert f"spec.{part}.env.{variable}" in found
+        assert "tokenSecret" in found[f"spec.{part}.env.{variable}"] or variable.upper().endswith("_PROXY")
+    assert problems(document(decode=overlay)) == {}, "without a token each has its uses"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NO_PROXY", "no_proxy", "PYTHONUNBUFFERED", "PYTHONHASHSEED", "NCCL_DEBUG", "HF_HUB_DOWNLOAD_TIMEOUT",
+     "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_USE_DEEP_GEMM", "UCX_LOG_LEVEL", "LDAP", "PATHS"],
+)  # fmt: skip
+def test_beside_a_token_other_variables_may_be_set(document: Callable[..., Json], name: str) -> None:
+    assert problems(document(model=TOKEN, engine={"env": {name: "x"}})) == {}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/hosts", "/etc", "/", "//etc//ssl", "/opt/../etc/resolv.conf", "/usr/local/lib/python3.12", "/lib/x", "etc"],
+)
+def test_beside_a_token_no_volume_hides_the_system_of_the_image(document: Callable[..., Json], path: str) -> None:
+    mount = {"name": "vllm", "volumeMounts": [{"name": "tmp", "mountPath": path}]}
+    overlay = {"podTemplate": {"spec": {"containers": [mount]}}}
+    found = problems(document(model=TOKEN, decode=overlay))
+    assert [field for field in found if field.endswith(".mountPath")]
+    assert problems(document(decode=overlay)) == {}
+    elsewhere = {
+        "podTemplate": {"spec": {"containers": [{**mount, "volumeMounts": [{"name": "tmp", "mountPath": "/usrs"}]}]}}
+    }
+    assert problems(document(model=TOKEN, decode=elsewhere)) == {}
 
 
 _PARTS = st.sampled_from([*(overlay for overlay, _ in HOSTILE.values()), *LEGITIMATE.values()])

@@ -9,7 +9,7 @@ from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
 from pdinference.conversion.options import REPLACED, Options
-from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
+from pdinference.engine.refused import DEVICE_ENVIRONMENT, refused_variable
 
 Convert = Callable[[str, str], Iterator[Finding]]
 
@@ -107,7 +107,7 @@ def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
 
 
 def _variable(name: str, value: str) -> Iterator[Finding]:
-    if name not in TABLE and (name in REFUSED_ENVIRONMENT or may_hold_secret(name, value)):
+    if name not in TABLE and (refused_variable(name) or may_hold_secret(name, value)):
         yield Remark(name, _why_left_out(name))
     elif isinstance(value, Unresolved):
         yield Remark(f"{name}={value}", REPLACED)
@@ -130,7 +130,7 @@ def _option_secrets(options: Options) -> set[str]:
 
 def _why_left_out(name: str) -> str:
     """The reason to leave out a variable that is refused or is a secret."""
-    why = REFUSED_ENVIRONMENT.get(name)
+    why = refused_variable(name)
     if why is not None:
         return as_sentence(why)
     return "A resource holds no secrets. Take it from a Secret by podTemplate of both roles (env.valueFrom)."

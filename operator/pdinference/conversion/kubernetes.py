@@ -14,7 +14,7 @@ from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.pod_templates import PodTemplate, pod_templates
 from pdinference.conversion.programs import Context, container_starts
 from pdinference.conversion.yaml_values import mapping, mappings, number, text, text_map, texts
-from pdinference.engine.refused import REFUSED_ENVIRONMENT
+from pdinference.engine.refused import refused_variable
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", re.ASCII)
 _GPU: str = Accelerator.model_fields["resource_name"].default
@@ -223,7 +223,7 @@ def _take_variable(found: _Environment, entry: Mapping[str, Any], maps: ConfigMa
     elif secret:
         found.secrets[name] = (text(secret.get("name")) or "", text(secret.get("key")) or "")
     elif origin:
-        own = REFUSED_ENVIRONMENT.get(name)
+        own = refused_variable(name)
         found.remarks.append(Remark(f"env {name}", as_sentence(own) if own else _NOT_HERE if chosen else TEMPLATE))
 
 

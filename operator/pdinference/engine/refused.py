@@ -4,11 +4,11 @@ They open ports, disclose secrets, or conflict with the operator. A check reject
 limited.
 """
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable, Iterator
 
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS, OWNED_ENVIRONMENT
 
-_ENABLE, _DISABLE = "enable-", "disable-"
 _TLS = "the router and the probes call vLLM without TLS; for clients, use spec.router.tls"
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
@@ -53,23 +53,41 @@ DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
     (
         "CUDA_VISIBLE_DEVICES",
         "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_GDRCOPY",
+        "NVIDIA_GDS",
         "NVIDIA_IMEX_CHANNELS",
         "NVIDIA_MIG_CONFIG_DEVICES",
         "NVIDIA_MIG_MONITOR_DEVICES",
+        "NVIDIA_MOFED",
+        "NVIDIA_NVSWITCH",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
         "AMD_VISIBLE_DEVICES",
         "GPU_DEVICE_ORDINAL",
+        "DOCKER_RESOURCE_GPU",
+        "ASCEND_ALLOW_LINK",
         "ASCEND_RT_VISIBLE_DEVICES",
+        "ASCEND_RUNTIME_MOUNTS",
+        "ASCEND_RUNTIME_OPTIONS",
         "ASCEND_VISIBLE_DEVICES",
+        "ASCEND_VNPU_SPECS",
+        "CAMBRICON_VISIBLE_DEVICES",
+        "ENFLAME_VISIBLE_DEVICES",
         "HABANA_VISIBLE_DEVICES",
         "HABANA_VISIBLE_MODULES",
+        "ILUVATAR_COREX_VISIBLE_DEVICES",
+        "IX_VISIBLE_DEVICES",
+        "METAX_VISIBLE_DEVICES",
+        "MLU_VISIBLE_DEVICES",
         "MUSA_VISIBLE_DEVICES",
         "MTHREADS_VISIBLE_DEVICES",
+        "AWS_NEURON_VISIBLE_DEVICES",
         "NEURON_RT_VISIBLE_CORES",
         "ONEAPI_DEVICE_SELECTOR",
+        "SYCL_DEVICE_FILTER",
         "TPU_VISIBLE_CHIPS",
         "TPU_VISIBLE_DEVICES",
+        "XPU_VISIBLE_DEVICES",
         "ZE_AFFINITY_MASK",
     ),
     _DEVICES,
@@ -77,6 +95,13 @@ DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
 """Variables that select devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of their libraries,
 and of container runtimes. A runtime may add all devices of the node to a container with such a variable, so sidecars
 may not set them either."""
+_MORE_DEVICES = re.compile(
+    r"NVIDIA_(?!(?:DRIVER_CAPABILITIES|REQUIRE_[A-Z0-9_]+|DISABLE_REQUIRE|TF32_OVERRIDE)$).*"
+    r"|(?!RAY_)(?:.*_)?VISIBLE_.*|DOCKER_RESOURCE_.*|ASCEND_RUNTIME_.*",
+    re.DOTALL,
+)
+"""Names of the same kind, because runtimes get new ones: those of NVIDIA's container toolkit that choose devices, and
+everything that names what is visible. Ray's own variables only keep it from setting such a one."""
 
 REFUSED_ENVIRONMENT: dict[str, str] = (
     OWNED_ENVIRONMENT
@@ -92,17 +117,56 @@ REFUSED_ENVIRONMENT: dict[str, str] = (
 """Variables that neither fields nor overlays may set on the vLLM container."""
 
 
-_SWITCHES = {name: why for name, why in (OWNED_ARGUMENTS | REFUSED_ARGUMENTS).items() if name.startswith(_ENABLE)}
-"""Switches that args cannot turn off under another name either."""
+def device_variable(name: str) -> str | None:
+    """Why no container may set this variable, because it selects devices; None if it does not."""
+    return _DEVICES if name in DEVICE_ENVIRONMENT or _MORE_DEVICES.fullmatch(name) else None
 
 
-def _positive(name: str) -> str:
-    """The switch that an option turns off under another name.
+def refused_variable(name: str) -> str | None:
+    """Why neither fields nor overlays may set this variable on the vLLM container; None if they may."""
+    return REFUSED_ENVIRONMENT.get(name) or device_variable(name)
+
+
+_FAMILIES = frozenset(name.partition("_")[0] for name in REFUSED_ENVIRONMENT) | {
+    *(
+        "HF",
+        "HUGGINGFACE",
+        "MODELSCOPE",
+        "XET",
+        "HTTP",
+        "HTTPS",
+        "ALL",
+        "SSL",
+        "RES",
+        "RESOLV",
+        "CARES",
+        "GRPC",
+        "OPENSSL",
+    ),
+    *("REQUESTS", "HTTPLIB2", "CURL", "GIT", "LD", "GLIBC", "GCONV", "PYTHON", "BASH", "RAY"),
+}
+"""First words of variables that no resource may set, at least beside a token."""
+
+
+def refused_prefix(prefix: str) -> bool:
+    """Whether a variable with this prefix, a word and an underscore, could be one that a resource may not set."""
+    return prefix.partition("_")[0].upper() in _FAMILIES
+
+
+def _forms(options: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Each option under all names that vLLM's parser gives it, with the reason.
 
     Source: `EnableDisableAction` in vllm/utils/argparse_utils.py of vLLM 0.33, which calls the opposite of
     `--enable-lora` `--disable-lora`. Earlier releases call it `--no-enable-lora`.
     """
-    return f"{_ENABLE}{name.removeprefix(_DISABLE)}" if name.startswith(_DISABLE) else name
+    for name, why in options:
+        yield name, why
+        yield f"no-{name}", why
+        if name.startswith("enable-"):
+            yield f"disable-{name.removeprefix('enable-')}", why
+
+
+_REFUSED_FORMS = dict(_forms([*OWNED_ARGUMENTS.items(), *REFUSED_ARGUMENTS.items()]))
 
 
 def refused_argument(name: str, known: Collection[str]) -> str | None:
@@ -112,11 +176,10 @@ def refused_argument(name: str, known: Collection[str]) -> str | None:
         name: Name of the option in the spec.
         known: Options of vLLM. An unknown name is rejected if argparse could expand it to a rejected option.
     """
-    plain = name.removeprefix("no-")
-    if plain in REFUSED_ARGUMENTS:
-        return REFUSED_ARGUMENTS[plain]
-    if (positive := _positive(plain)) in _SWITCHES:
-        return _SWITCHES[positive]
+    if why := _REFUSED_FORMS.get(name):
+        return why
     if name in known:
         return None
-    return next((why for option, why in REFUSED_ARGUMENTS.items() if option.startswith(plain)), None)
+    return next(
+        (f"vLLM could read it as {form}; {why}" for form, why in _REFUSED_FORMS.items() if form.startswith(name)), None
+    )

@@ -7,9 +7,9 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 from pdinference.api.v1alpha1.roles.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
-from pdinference.engine.refused import REFUSED_ENVIRONMENT
+from pdinference.engine.refused import refused_variable
 from pdinference.manifests.host_paths import host_path_problems
-from pdinference.manifests.hub_access import leads_elsewhere
+from pdinference.manifests.hub_access import leads_elsewhere, redirects
 from pdinference.manifests.keda import metric_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
@@ -122,12 +122,15 @@ def _hub_problems(resource: PDInference, settings: RenderSettings) -> Iterator[P
         )
     for field, variables in _environments(resource):
         for variable, value in variables.items():
-            if problem := leads_elsewhere(variable, value, policy):
+            if why := redirects(variable):
+                yield Problem(f"{field}.{variable}", f"This variable cannot be set beside tokenSecret: {why}.")
+            elif problem := leads_elsewhere(variable, value, policy):
                 yield Problem(f"{field}.{variable}", problem)
 
 
 def _variable_problems(resource: PDInference) -> Iterator[Problem]:
     """Variables that the schema does not reject."""
     for field, variables in _environments(resource):
-        for name in sorted(variables.keys() & (REFUSED_ENVIRONMENT.keys() - OWNED_ENVIRONMENT.keys())):
-            yield Problem(f"{field}.{name}", f"This variable cannot be set: {REFUSED_ENVIRONMENT[name]}.")
+        for name in sorted(variables.keys() - OWNED_ENVIRONMENT.keys()):
+            if why := refused_variable(name):
+                yield Problem(f"{field}.{name}", f"This variable cannot be set: {why}.")

@@ -6,9 +6,9 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.engines import runs_engines
 from pdinference.api.validation import Problem
+from pdinference.manifests.hub_access import replaces_system
 from pdinference.manifests.pod_rules.environment import (
     ENGINE_ENVIRONMENT,
-    ENGINE_ENVIRONMENT_FROM,
     ENVIRONMENT,
     ENVIRONMENT_FROM,
     HELPER_ENVIRONMENT,
@@ -107,12 +107,23 @@ def _not_requested(value: Any, path: str, allowance: Allowance) -> Iterator[Prob
             )
 
 
+def _keeps_the_system(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A mount of the vLLM container. Files of a volume in place of the image's have the effect of a variable."""
+    if allowance.has_token and replaces_system(value["mountPath"]):
+        yield Problem(
+            f"{path}.mountPath",
+            "Beside tokenSecret, no volume may hide the programs, libraries, certificates and resolver settings of the "
+            "image. Use another path, for example /data.",
+        )
+
+
 _ENGINE = object_of(
     {
         **_OF_USERS,
         "resources": both(_RESOURCES, _not_requested),
         "env": ENGINE_ENVIRONMENT,
-        "envFrom": ENGINE_ENVIRONMENT_FROM,
+        "volumeMounts": list_of(both(_MOUNT, _keeps_the_system), key="mountPath"),
+        "envFrom": ENVIRONMENT_FROM,
     },
     _OWNED | _RESERVED,
     required=("name",),

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pdinference.api.validation import Problem
-from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
-from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere
+from pdinference.engine.refused import device_variable, refused_prefix, refused_variable
+from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere, redirects
 from pdinference.manifests.pod_rules.shapes import (
     Allowance,
     Check,
@@ -13,14 +13,13 @@ from pdinference.manifests.pod_rules.shapes import (
     both,
     flag,
     list_of,
-    not_beside_token,
     object_of,
     only,
     text,
 )
 from pdinference.manifests.pod_rules.volumes import KEY, OBJECT_NAME, SECRET_NAME, VOLUME_NAME
 
-_VARIABLE = text(r"[!-<>-~]{1,256}", "NCCL_DEBUG", most=256)
+_VARIABLE = text(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}", "NCCL_DEBUG", most=256)
 _SOURCES: dict[str, Check] = {
     "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": text(most=317)}, required=("fieldPath",)),
     "resourceFieldRef": object_of(
@@ -35,24 +34,23 @@ _ENTRY = object_of(
 )
 _CONFIG_MAP = object_of({"name": OBJECT_NAME, "optional": flag}, required=("name",))
 _SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
-ENVIRONMENT_FROM: Check = list_of(
-    object_of({"prefix": text(most=256), "configMapRef": _CONFIG_MAP, "secretRef": _SECRET}), most=32
-)
 _TOKEN = "$(HF_TOKEN)"  # noqa: S105 - a reference to the variable
 _HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
 
 
 def _no_devices(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     """A variable of a sidecar. With some variables, a container runtime adds devices that the pod did not request."""
-    if why := DEVICE_ENVIRONMENT.get(value["name"]):
+    if why := device_variable(value["name"]):
         yield Problem(path, f"This variable cannot be set: {why}.")
 
 
 def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     """A variable of the vLLM container that does not conflict with the operator, nor sends a hub token elsewhere."""
     name = value["name"]
-    if why := REFUSED_ENVIRONMENT.get(name):
+    if why := refused_variable(name):
         yield Problem(path, f"This variable cannot be set: {why}.")
+    elif allowance.has_token and (why := redirects(name)):
+        yield Problem(path, f"This variable cannot be set beside tokenSecret: {why}.")
     elif allowance.has_token and _TOKEN in value.get("value", ""):
         yield Problem(path, f"This variable could send the token {_TOKEN} to another host. Remove it.")
     elif allowance.has_token and is_about_hub(name):
@@ -69,11 +67,27 @@ def _of_helper(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem
         yield Problem(path, f"podTemplate can set only these variables of this container: {known}.")
 
 
-_no_unknown_endpoint = not_beside_token(
-    "With tokenSecret, the operator must know all variables that may send the token to another host. List each "
-    "variable in env instead."
+def _harmless(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """Variables whose names only the kubelet reads."""
+    if ("configMapRef" in value) is ("secretRef" in value):
+        yield Problem(path, "Set exactly one of configMapRef and secretRef.")
+    if refused_prefix(value["prefix"]):
+        yield Problem(
+            f"{path}.prefix",
+            "The operator cannot read the names of these variables, and with this prefix they could be ones that "
+            "podTemplate cannot set. Use a prefix of your own such as APP_, or list the variables in env with "
+            "valueFrom.configMapKeyRef.",
+        )
+
+
+_PREFIX = text(r"[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]{0,127}", "APP_", most=256)
+ENVIRONMENT_FROM: Check = list_of(
+    both(
+        object_of({"prefix": _PREFIX, "configMapRef": _CONFIG_MAP, "secretRef": _SECRET}, required=("prefix",)),
+        _harmless,
+    ),
+    most=32,
 )
 ENVIRONMENT: Check = list_of(both(_ENTRY, _no_devices))
 ENGINE_ENVIRONMENT: Check = list_of(both(_ENTRY, _not_refused))
-ENGINE_ENVIRONMENT_FROM: Check = both(ENVIRONMENT_FROM, _no_unknown_endpoint)
 HELPER_ENVIRONMENT: Check = list_of(both(_ENTRY, _of_helper))

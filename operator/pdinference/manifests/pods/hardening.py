@@ -4,20 +4,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pdinference.api import names
-from pdinference.api.engines import runs_engines
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.manifests.pods.pod_security import Exceptions, containers_of, restricted_problems
 from pdinference.manifests.templates import Manifest
 
 _MODEL_VOLUME = "model"
-_OFF = {
-    "VLLM_SERVER_DEV_MODE": "0",
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0",
-    "VLLM_API_KEY": "",
-}
-"""Variables that no resource may set, with the values that vLLM treats as unset."""
 
 
 def hardened(pod: Manifest) -> Manifest:
@@ -26,20 +18,12 @@ def hardened(pod: Manifest) -> Manifest:
     The security context of the pod sets the user, group and seccomp profile of all containers.
     """
     for _, container in containers_of(pod):
-        if runs_engines(container["name"]) and container.get("envFrom"):
-            _pin_refused_variables(container)
         context = container.setdefault("securityContext", {})
         context.setdefault("allowPrivilegeEscalation", False)
         context.setdefault("capabilities", {}).setdefault("drop", ["ALL"])
     if any(volume["name"] == _MODEL_VOLUME and "hostPath" in volume for volume in pod["spec"].get("volumes", ())):
         _model_is_read_only(pod)
     return pod
-
-
-def _pin_refused_variables(container: Manifest) -> None:
-    """Set the variables in `env`, which overrides values from ConfigMaps in `envFrom`."""
-    known = {variable["name"] for variable in container["env"]}
-    container["env"] += [{"name": name, "value": off} for name, off in _OFF.items() if name not in known]
 
 
 def _model_is_read_only(pod: Manifest) -> None:
