@@ -20,8 +20,8 @@ ifdef PYTHON
 export PYTHON
 export UV_PYTHON := $(PYTHON)
 endif
-# What checks run in. `make test` takes one environment for all that run at once: none may change it under the others.
-ENVIRONMENT := setup
+# Set by tests/parts.py for targets that run at once: the environment is ready, and none may change it under the others.
+PREPARED :=
 OPTIONS := operator/pdinference/checks/vllm-options
 NAMES := tests/checks/vllm-names
 DEFAULT_VLLM := $(shell sed -n 's|.*vllm/vllm-openai:v\([0-9.]*\)"$$|\1|p' operator/pdinference/api/v1alpha1/engine.py)
@@ -33,16 +33,16 @@ CRDS := pdinferences.pdinference.io pdbatches.pdinference.io pdscalers.pdinferen
 
 .PHONY: help
 help: ## List all targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 20
 
 .PHONY: setup
 setup: ## Install Python dependencies into .venv
-	@./bootstrap.sh
-	@$(UV) sync --quiet --frozen
+	@$(if $(PREPARED),:,./bootstrap.sh)
+	@$(if $(PREPARED),:,$(UV) sync --quiet --frozen)
 
 .PHONY: setup-vllm
 setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines
-	@$(UV) sync --quiet --frozen --group vllm
+	@$(if $(PREPARED),:,$(UV) sync --quiet --frozen --group vllm)
 
 .PHONY: demo
 demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
@@ -56,15 +56,26 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
 .PHONY: test
-test: ## All tests; tests without a cluster run while binaries and images are built
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks ENVIRONMENT=setup-vllm
-	@$(MAKE) --no-print-directory test-integration test-e2e
+test: test-without-e2e ## All tests; tests without a cluster run while binaries and images are built
+	@$(RUN) python -m tests.parts test-e2e
 
-.PHONY: checks
-checks: lint test-unit test-vllm test-charts images # of `make test`, at once
+.PHONY: test-without-e2e
+test-without-e2e: setup-vllm ## All tests but those with real kubelets
+	@$(RUN) python -m tests.parts --at-once=3 lint test-unit test-vllm test-charts images
+	@$(RUN) python -m tests.parts test-integration
+
+# No test may count on the speed of the machine. TIMES=1 is a first look.
+TIMES ?= 3
+.PHONY: test-busy
+test-busy: setup ## All tests but those with real kubelets, three times beside two busy loops: make test-busy [TIMES=1]
+	@$(RUN) python -m tests.busy --times=$(TIMES) $(MAKE) --no-print-directory test-without-e2e
+
+.PHONY: test-busy-e2e
+test-busy-e2e: setup ## The tests with real kubelets, once beside two busy loops
+	@$(RUN) python -m tests.busy $(MAKE) --no-print-directory test-e2e
 
 .PHONY: lint
-lint: $(ENVIRONMENT) ## Formatting, lint, types, layers, generated files
+lint: setup ## Formatting, lint, types, layers, generated files
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
@@ -75,7 +86,7 @@ lint: $(ENVIRONMENT) ## Formatting, lint, types, layers, generated files
 	$(RUN) pdinference dashboard | diff -u $(DASHBOARD) - || { echo 'Run: make generate'; exit 1; }
 
 .PHONY: test-unit
-test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
+test-unit: setup ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
@@ -103,7 +114,7 @@ build/vllm/%/ready: uv.lock | setup
 	@touch $@
 
 .PHONY: test-charts
-test-charts: $(ENVIRONMENT) ## The Helm chart
+test-charts: setup ## The Helm chart
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) pytest tests/charts -m 'not vllm' $(ARGS)
 

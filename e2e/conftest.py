@@ -10,6 +10,7 @@ import pytest
 
 from e2e import demo, programs
 from e2e.cluster import Cluster
+from e2e.hangs import pytest_exception_interact, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest
 from e2e.install import (
     LOCAL_VALUES,
     ImageReferences,

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import settings
 
 from e2e import programs
+from e2e.hangs import pytest_exception_interact, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest
 from pdinference.api.installation_policy import Policy
 from pdinference.api.v1alpha1 import PDInference
 from tests.virtual_time import VirtualTimeLoop

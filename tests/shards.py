@@ -7,25 +7,20 @@ seconds that the files took when they were recorded, so it is the same on every 
 import asyncio
 import json
 import os
-import signal
 import sys
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import click
-
 from tests import ports
+from tests.labelled import Labelled, interrupt_on_signals
 
 COUNT = 4
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
 _RECORD = "--record"
 _NOTHING_COLLECTED = 5
-_LONGEST_LINE = 2**24
 
 
 def split(seconds: Mapping[str, float], files: Iterable[str], count: int = COUNT) -> list[list[str]]:
@@ -51,56 +46,23 @@ def status(codes: Iterable[int]) -> int:
     return next((code for code in found if code not in {0, _NOTHING_COLLECTED}), 0)
 
 
-@dataclass
-class Shard:
+def shard(number: int, files: Iterable[str], arguments: Iterable[str], report: Path) -> Labelled:
     """One pytest process.
 
-    Attributes:
-        number: From 1; in front of its lines, and in the name of its clusters.
+    Args:
+        number: From 1; before its lines, and in the name of its clusters.
+        files: What it runs.
+        arguments: For pytest.
         report: Where it writes how long each test took.
     """
-
-    number: int
-    files: list[str]
-    arguments: list[str]
-    report: Path
-    _process: asyncio.subprocess.Process | None = None
-
-    async def run(self) -> int:
-        """Run it and print its lines as they come; the exit status comes back."""
-        begin = time.monotonic()
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pytest", *(str(FOLDER / file) for file in self.files)),
-            *(f"--junitxml={self.report}", f"-o=cache_dir=.pytest_cache/{self.number}", *self.arguments),
-            env=os.environ | self._variables(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            limit=_LONGEST_LINE,
-            # A terminal sends Ctrl-C to all processes of its group. This one must get it once, from `interrupt`: at a
-            # second one pytest ends without taking its clusters down.
-            process_group=0,
-        )
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self._say(line.decode(errors="replace").rstrip("\n"))
-        code = await self._process.wait()
-        self._say(f"ended with {code} after {time.monotonic() - begin:.0f} s")
-        return code
-
-    def _variables(self) -> dict[str, str]:
-        return {
-            "PDINFERENCE_CLUSTER": f"{_cluster()}-{self.number}",
-            ports.SLICE: str(self.number),
-            "PYTHONUNBUFFERED": "1",
-        }
-
-    def interrupt(self) -> None:
-        """Let it take down its clusters and end."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGINT)
-
-    def _say(self, line: str) -> None:
-        click.echo(f"{self.number}| {line}")
+    return Labelled(
+        str(number),
+        (
+            *(sys.executable, "-m", "pytest", *(str(FOLDER / file) for file in files)),
+            *(f"--junitxml={report}", f"-o=cache_dir=.pytest_cache/{number}", *arguments),
+        ),
+        {"PDINFERENCE_CLUSTER": f"{_cluster()}-{number}", ports.SLICE: str(number)},
+    )
 
 
 def _cluster() -> str:
@@ -129,22 +91,17 @@ async def _main(arguments: list[str]) -> int:
     files = [path.name for path in FOLDER.glob("test_*.py")]
     options = [argument for argument in arguments if argument != _RECORD]
     with TemporaryDirectory() as folder:
-        shards = [
-            Shard(number, part, options, Path(folder) / f"{number}.xml")
-            for number, part in enumerate(split(recorded(), files), 1)
-            if part  # pytest without a file would take all tests
-        ]
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, _interrupt, shards)
-        code = status(await asyncio.gather(*(shard.run() for shard in shards)))
+        reports = []
+        shards = []
+        for number, part in enumerate(split(recorded(), files), 1):
+            if part:  # pytest without a file would take all tests
+                reports.append(Path(folder) / f"{number}.xml")
+                shards.append(shard(number, part, options, reports[-1]))
+        interrupt_on_signals(shards)
+        code = status(await asyncio.gather(*(each.run() for each in shards)))
         if _RECORD in arguments and code == 0:
-            _record(shard.report for shard in shards)
+            _record(reports)
     return code
-
-
-def _interrupt(shards: list[Shard]) -> None:
-    for shard in shards:
-        shard.interrupt()
 
 
 if __name__ == "__main__":

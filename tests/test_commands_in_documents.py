@@ -20,7 +20,7 @@ CODE = re.compile(
     re.MULTILINE,
 )
 END = re.compile(r"\s#\s|\||>|&&|;|\$\(|<|\n")
-TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def commands(page: Path) -> Iterator[str]:

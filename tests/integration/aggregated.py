@@ -6,7 +6,8 @@ from typing import Any
 from pdinference.cluster.errors import ApiError
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 _PATH = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
 

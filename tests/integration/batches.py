@@ -6,7 +6,8 @@ from typing import Any
 from pdinference.api import names
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import BATCH, JOB, POD
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 Spec = dict[str, Any]
 RUNNER_ADDRESS = "127.0.77.1"  # of this machine, so that the operator reaches the runner that the test plays

@@ -10,7 +10,7 @@ from pdinference.cluster.kinds import POD
 from tests.integration import aggregated
 from tests.integration.scaling_world import QUICK, ScalingWorld, hpa_looks
 from tests.integration.vllm_metrics import Load
-from tests.integration.world import until
+from tests.waiting import until
 
 P, D = Role.PARAMETER, Role.DECODE
 SCALED = {"autoscaling": {"maxReplicas": 6, "targets": {"runningRequests": 10}, "behavior": QUICK}}

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sized
 
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 QUIET_S = 3.0
 """Longer than an operator waits before it lists again after its watches began."""

@@ -9,7 +9,8 @@ from pdinference.api.names import Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, DEPLOYMENT, POD, RESOURCE, STATEFUL_SET, Kind
-from tests.integration.world import READY_STATUS, World, until
+from tests.integration.world import READY_STATUS, World
+from tests.waiting import until
 
 FOLDER = Path(__file__).parent / "upgrade"
 _SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}

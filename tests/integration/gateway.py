@@ -5,7 +5,8 @@ from typing import Any, Final
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import HTTP_ROUTE
 from tests.integration.go_modules import yaml_of
-from tests.integration.world import CRD_PATH, World, until
+from tests.integration.world import CRD_PATH, World
+from tests.waiting import until
 
 _MODULE: Final = "sigs.k8s.io/gateway-api@v1.6.0"
 _SUM: Final = "h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE="

@@ -15,8 +15,9 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from tests.integration.external_metrics import ExternalMetrics
 from tests.integration.go_modules import yaml_of
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.ports import free_port
+from tests.waiting import until
 
 _MODULE = "github.com/kedacore/keda/v2@v2.20.2"
 _SUM = "h1:SR60v8uIcelbveS8n/1jcl8tLdBBIbHMxmdOHw8tKqA="

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.integration.world import until
 from tests.ports import free_port
+from tests.waiting import until
 
 RECONCILED = "pdinference_reconcile_total"
 

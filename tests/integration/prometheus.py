@@ -16,8 +16,8 @@ from aiohttp import web
 
 from e2e.cluster import build
 from tests.http_server import served
-from tests.integration.world import until
 from tests.ports import free_port
+from tests.waiting import until
 
 _STOP_S = 10
 _START_S = 180

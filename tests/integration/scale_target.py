@@ -7,7 +7,8 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER, SCALER
 from tests.integration.external_metrics import ExternalMetrics
 from tests.integration.scaling_world import QUICK, condition, hpa_looks
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 NAME: Final = "llama-decode"
 

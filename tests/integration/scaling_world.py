@@ -16,8 +16,9 @@ from tests.integration import aggregated
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.vllm_metrics import FakeVllm, Load
-from tests.integration.world import READY_STATUS, World, until
+from tests.integration.world import READY_STATUS, World
 from tests.ports import free_port
+from tests.waiting import until
 
 SERVICE = "metrics"
 _AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}

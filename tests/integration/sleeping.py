@@ -7,8 +7,9 @@ from typing import Any
 
 from pdinference.api.names import ROUTER_STATE_PORT, Role
 from pdinference.cluster.kinds import DEPLOYMENT, POD, STATEFUL_SET
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.router.engines import Fleet, fleet
+from tests.waiting import until
 
 ADDRESS = f"127.78.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
 """A loopback address of this process alone: the router's state port is the same everywhere."""

@@ -21,9 +21,10 @@ from tests.integration.front import in_front
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.webhook import Webhook
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.planning.memory.configs import LLAMA_8B
 from tests.ports import free_port
+from tests.waiting import until
 
 LARGE = {"model": {"source": {"path": "/models/tiny"}, "architecture": {"config": LLAMA_8B}}}
 L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}

@@ -9,7 +9,8 @@ from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.scale_target import recommend, recommended
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 SCALED: dict[str, Any] = {"replicas": 4, "autoscaling": {"maxReplicas": 6}}
 

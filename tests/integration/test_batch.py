@@ -25,7 +25,8 @@ from tests.integration.batches import (
 from tests.integration.calm import QUIET_S as CALM_S
 from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 QUIET_S = 12.0
 """Longer than the operator's interval of looking at a batch."""

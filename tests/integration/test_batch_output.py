@@ -18,8 +18,9 @@ from pdinference.cluster.kinds import CONFIG_MAP, JOB
 from pdinference.runner.run import Exit
 from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.runner.service import FakeService, line, write_lines
+from tests.waiting import ended, until
 
 OUTPUT = {"configMap": {"name": "answers"}}
 COUNT = 30
@@ -81,23 +82,24 @@ async def test_a_killed_runner_leaves_each_answer_once_and_may_do_nothing_else(
     await create(world, output=OUTPUT)
     kubeconfig = await account(world, tmp_path)
     async with FakeService().serve() as service:
-        runner = Runner(world, service, tmp_path, kubeconfig)
+        process = await Runner(world, service, tmp_path, kubeconfig).start()
         service.pause_at = COUNT // 2  # the rest hangs, so that the signal finds requests under way
-        process = await runner.start()
 
         async def some() -> bool:
             return len(await answers(world)) >= 5
 
         await until(some, "there are answers")
         process.send_signal(signal.SIGKILL)
-        await process.communicate()
-        service.forget_the_held()
-        kept, asked = len(await answers(world)), service.asked.total()
+        await ended(process, "the killed runner")
+    kept = len(await answers(world))
+    # A service of its own: the killed runner has left requests in the sockets of the first one.
+    async with FakeService().serve() as service:
+        runner = Runner(world, service, tmp_path, kubeconfig)
         process = await runner.start()
-        await process.communicate()
+        await ended(process, "the second runner")
+        assert service.asked.total() == COUNT - kept, "what was stored is not asked again"
     assert process.returncode == Exit.DONE
     assert sorted(await answers(world)) == sorted(f"request-{number}" for number in range(COUNT))
-    assert service.asked.total() - asked == COUNT - kept, "what was stored is not asked again"
     await end_pod(world, await run_pod(world), 0, **runner.last_words)
     await phase(world, "Complete")
     assert (await status(world))["progress"] == f"{COUNT}/{COUNT}"

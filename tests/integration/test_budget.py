@@ -7,7 +7,7 @@ from tests.integration.budgeted import PAIR, SCALED, Budgeted, D, P, serving
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld, condition, hpa_looks
-from tests.integration.world import until
+from tests.waiting import until
 
 
 async def test_p_and_d_share_a_budget_and_keep_a_ratio(scaling: ScalingWorld, operators: Operators) -> None:

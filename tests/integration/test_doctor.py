@@ -18,7 +18,8 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, POD, RESOURCE_CLAIM_TEMPLATE
 from tests.integration.accounts import user
 from tests.integration.fleet import DRIVER, NODES, Device, Fleet
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 PRODUCT = "nvidia.com/gpu.product"
 GPU = "nvidia.com/gpu"

@@ -14,7 +14,8 @@ from pdinference.cluster.kinds import CHILD_BY_NAME, CONTROLLER_REVISION, DEPLOY
 from tests.charts.helm import of_kind, rendered
 from tests.integration.accounts import user
 from tests.integration.operators import Operators
-from tests.integration.world import READS, World, until
+from tests.integration.world import READS, World
+from tests.waiting import until
 
 SCALED: Json = {"autoscaling": {"minReplicas": 2, "maxReplicas": 4}}
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"

@@ -18,7 +18,8 @@ from tests.integration.front import in_front
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
-from tests.integration.world import SERVICE, World, until
+from tests.integration.world import SERVICE, World
+from tests.waiting import until
 
 
 async def complete(world: World, count: int) -> bool:

@@ -21,7 +21,7 @@ from tests.integration.operator_process import OperatorProcess
 from tests.integration.prometheus import Prometheus, Target, page
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.vllm_metrics import Decoding, Load
-from tests.integration.world import until
+from tests.waiting import until
 
 TARGETS = {label(signal): 80 for signal in Signal}
 OPERATORS = "operators"

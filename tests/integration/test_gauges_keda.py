@@ -15,8 +15,9 @@ from tests.integration.prometheus import Prometheus, Target, page
 from tests.integration.scale_target import recommended
 from tests.integration.scaling_world import QUICK, ScalingWorld
 from tests.integration.vllm_metrics import FakeVllm, Load
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.ports import free_port
+from tests.waiting import until
 
 OPERATORS = "operators"
 QUEUE = {

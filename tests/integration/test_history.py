@@ -19,7 +19,8 @@ from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, RESOURCE,
 from pdinference.cluster.listing import list_all
 from pdinference.cluster.state.records import ResourceRecord, resource_record
 from tests.integration.operators import Operators
-from tests.integration.world import SERVICE, World, until
+from tests.integration.world import SERVICE, World
+from tests.waiting import until
 
 TEMPLATE = "{% if a < b && c > d %}<|im_start|>\u2028 \U0001f600 é\x7f{% endif %}"
 SPEC: Json = {"engine": {"env": {"TEMPLATE": TEMPLATE}}, "decode": {"gpuMemoryUtilization": 0.85, "seed": 2**32 - 1}}

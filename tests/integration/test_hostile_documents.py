@@ -14,7 +14,8 @@ from tests.hostile.mutations import mutated
 from tests.hostile.pod_templates import HOSTILE as OVERLAYS
 from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 _MUTATED = 1000
 _AT_ONCE = 8

@@ -10,7 +10,8 @@ from pdinference.cluster.kinds import RESOURCE
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 MODEL = '"model":{"source":{"path":"/models/tiny"}}'
 VALID = f"{{{MODEL}}}"

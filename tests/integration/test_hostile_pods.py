@@ -16,9 +16,10 @@ from tests.integration import aggregated
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Load
-from tests.integration.world import READY_STATUS, World, until
+from tests.integration.world import READY_STATUS, World
 from tests.loadmetrics.hostile import READABLE, UNREADABLE, dense, pods, saying
 from tests.loadmetrics.hostile import answer as whole
+from tests.waiting import until
 
 TARPITS = 120
 KINDS = {

@@ -10,7 +10,8 @@ from tests.http_server import served
 from tests.integration.calm import QUIET_S, calm
 from tests.integration.operators import Operators
 from tests.integration.sleeping import ADDRESS, tell
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 _EVENT = Kind("Event", "events.k8s.io", "v1", "events")
 _REST_S = 35.0

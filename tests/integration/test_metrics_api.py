@@ -15,7 +15,7 @@ from tests.integration import aggregated
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Decoding, Load
-from tests.integration.world import until
+from tests.waiting import until
 
 HPA_USER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 

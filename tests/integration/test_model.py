@@ -18,8 +18,9 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
 from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.planning.memory.configs import LLAMA_1B
+from tests.waiting import until
 
 REPOSITORY = "tiny/model"
 NOW = "2026-11-21T00:00:00Z"

@@ -14,7 +14,8 @@ from tests.integration.calm import QUIET_S, calm
 from tests.integration.operators import Operators
 from tests.integration.sleeping import ADDRESS, tell
 from tests.integration.test_kv_transfer import reported
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 OBJECTIVES = {"ttft": "500ms", "itl": "30ms", "percentile": 90}
 

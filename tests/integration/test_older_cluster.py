@@ -9,7 +9,8 @@ from e2e.cluster import Cluster
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

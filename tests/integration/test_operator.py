@@ -15,7 +15,8 @@ from pdinference.cluster.kinds import (
 from tests.integration.calm import QUIET_S, calm
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
-from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
+from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World
+from tests.waiting import until
 
 
 async def test_a_resource_becomes_all_its_children(world: World, operators: Operators) -> None:

@@ -14,7 +14,8 @@ from tests.integration.calm import QUIET_S, calm
 from tests.integration.gateway import ACCEPTED, install_gateway_api, judge, uninstall_gateway_api
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import POD
 from tests.integration.proxy import Proxy
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.ports import free_port
 from tests.router.engines import Engine
+from tests.waiting import until
 
 REVISION = "abc"
 

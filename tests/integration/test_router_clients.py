@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 EXPOSED = {"service": {"type": "LoadBalancer"}}
 RANGE = {"clients": [{"cidr": "192.0.2.0/24"}]}

@@ -19,7 +19,8 @@ from pdinference.cluster.kinds import RESOURCE
 from tests.checks.wrong_specs import WRONG, Wrong
 from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 NAMED_OTHERWISE = {
     # A schema names the map for its keys, and the element for its list.

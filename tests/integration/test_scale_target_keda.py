@@ -17,7 +17,8 @@ from tests.integration.external_metrics import ExternalMetrics
 from tests.integration.keda import KEDAS_HPA, real_keda, remove_scaled_object
 from tests.integration.scale_target import NAME, ScaleTarget
 from tests.integration.scaling_world import QUICK, condition
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 
 class Prometheus:

@@ -19,7 +19,8 @@ from tests.conftest import EXAMPLES, example_documents
 from tests.integration.fitting import add_exact_devices, add_fitting_nodes, add_volume, volume_claims
 from tests.integration.fleet import DRIVER, Device, Fleet
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 PRIORITY_CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/models-first"
 PATIENCE_S = 240.0  # machines may be busy

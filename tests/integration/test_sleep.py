@@ -10,7 +10,8 @@ from tests.integration.keda import WITH_KEDA, install_keda
 from tests.integration.operators import Operators
 from tests.integration.scale_target import recommend, recommended
 from tests.integration.sleeping import SLEEPY, awake, counts, is_ready, router, tell
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 REST_S = 5.0
 ROLES = ["llama-decode", "llama-parameter"]

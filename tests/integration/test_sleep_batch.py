@@ -11,8 +11,9 @@ from pdinference.runner.run import Exit
 from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, awake, is_ready, router, tell
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.runner.service import line, write_lines
+from tests.waiting import until
 
 COUNT = 12
 LIMIT = 4

@@ -6,7 +6,7 @@ from tests.integration.budgeted import PAIR, Budgeted, D, P, serving
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.sleeping import counts, is_ready, router, tell
-from tests.integration.world import until
+from tests.waiting import until
 
 SLEEP = {"scaleToZero": {"afterSeconds": 10}}
 

@@ -7,7 +7,8 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.kinds import POD, RESOURCE
 from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 UNSEEN = {"placement": {"schedulerName": "nobody"}}
 """The real scheduler, which has no node to give, leaves such pods alone."""

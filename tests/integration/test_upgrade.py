@@ -15,7 +15,8 @@ from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.sleeping import is_ready, router, tell
-from tests.integration.world import World, until
+from tests.integration.world import World
+from tests.waiting import until
 
 ROUTER = "llama-router"
 

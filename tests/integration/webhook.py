@@ -16,8 +16,9 @@ from pdinference.cluster.errors import ApiError
 from pdinference.serving.authority import KeyMaterial
 from tests.charts.helm import NAMESPACE, Values, only, rendered
 from tests.integration.proxy import Proxy
-from tests.integration.world import World, until
+from tests.integration.world import World
 from tests.ports import free_port
+from tests.waiting import until
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 SECRET = "tls"  # noqa: S105 - its name

@@ -1,10 +1,8 @@
 """Access of a test to the cluster, and the actions of users and kubelets."""
 
-import asyncio
 import json
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,18 +14,11 @@ from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, POD, RESOURCE, Kind
 from pdinference.manifests import RenderSettings, render
+from tests.waiting import until
 
 READY_STATUS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 READS = frozenset({"get", "list", "watch"})
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within: float = 120) -> None:
-    """Wait for a condition. A timeout names the condition."""
-    deadline = time.monotonic() + within
-    while not await holds():
-        assert time.monotonic() < deadline, f"waited {within:.0f} s in vain until {what}"
-        await asyncio.sleep(0.1)
 
 
 class World:

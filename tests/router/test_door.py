@@ -13,8 +13,8 @@ from aiohttp.test_utils import make_mocked_request
 from pdinference.router.bodies import Bodies
 from pdinference.router.relay import Relay
 from pdinference.router.server import Limits
-from tests.integration.world import until
 from tests.router.engines import Fleet, events, fleet
+from tests.waiting import until
 
 CLOSED = (
     "/pause",

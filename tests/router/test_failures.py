@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from pdinference.api.names import METRIC_QUEUED_REQUESTS
-from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
+from tests.waiting import until
 
 BEFORE_THE_FIRST_BYTE: dict[str, Callable[..., Any]] = {
     "dies": engines.abort,

@@ -22,9 +22,9 @@ from pdinference.router.calls import GET, POST, Call
 from pdinference.router.exchange import Exchange
 from pdinference.router.record import Record
 from pdinference.router.server import Limits
-from tests.integration.world import until
 from tests.router.engines import ENGINE_LOGGER, PARAMS, Engine, Fleet, P, fleet
 from tests.router.hostile_http import HIDDEN, Case, cases
+from tests.waiting import until
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 _CASES = int(os.environ.get("HOSTILE_CASES", "1000"))

@@ -10,9 +10,9 @@ import pytest
 
 from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from pdinference.api.v1alpha1.router import RouterPolicy
-from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
+from tests.waiting import until
 
 TWO_PODS = ("a/p", "a/d", "b/p", "b/d")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.integration.world import until
 from tests.ports import free_port
 from tests.router.engines import D, Engine, P
+from tests.waiting import until
 
 _FILES = 64
 _STREAMS = 100

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from pdinference.api import latencies
 from pdinference.api.latencies import FIRST_TOKEN_BOUNDS, OUTPUT_TOKEN_BOUNDS
-from tests.integration.world import until
 from tests.router.engines import Fleet, abort_after_headers, events, fleet, status
 from tests.router.model import Model, asking
+from tests.waiting import until
 
 CHAT = "/v1/chat/completions"
 USAGE = (

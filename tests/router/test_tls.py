@@ -10,8 +10,8 @@ import pytest
 
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 from pdinference.serving.tls_context import CertificateError
-from tests.integration.world import until
 from tests.router.engines import fleet
+from tests.waiting import until
 
 
 def mounted(folder: Path) -> KeyMaterial:

@@ -20,8 +20,8 @@ from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 from pdinference.router import transfers
 from pdinference.router.transfers import Transfers
-from tests.integration.world import until
 from tests.router.engines import Fleet, fleet
+from tests.waiting import until
 
 
 def by_source(source: str, engine: int = 0) -> str:

@@ -28,9 +28,9 @@ from pdinference.router.pods import Admission
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier
-from tests.integration.world import until
 from tests.router.engines import D, Fleet, abort, fleet, hang, hang_in_answer, status
 from tests.router.kv_model import Half, HalfZeros, KvModel, Nothing, OthersBlocks, Transfer, Zeros
+from tests.waiting import until
 
 FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
     Verification.WRONG_ANSWER: (Zeros, OthersBlocks, HalfZeros),

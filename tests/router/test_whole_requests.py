@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pdinference.api.names import METRIC_QUEUED_REQUESTS
-from tests.integration.world import until
 from tests.router.engines import EVENTS, abort, fleet
+from tests.waiting import until
 
 WHOLE = {"handover": "none"}
 

@@ -37,15 +37,11 @@ class FakeService:
         self.fault: Callable[[str, int], Reply] = lambda prompt, times: None
         self.ready = True
         self.is_ready: Callable[[], bool] = lambda: self.ready
-        self.forget_the_held()
-        self.url = ""
-        self._under_way = 0
-
-    def forget_the_held(self) -> None:
-        """Requests that are held stay so for ever, as their client is gone; all new ones are answered."""
         self.hold = asyncio.Event()
         self.hold.set()
         self.pause_at = 0
+        self.url = ""
+        self._under_way = 0
 
     @asynccontextmanager
     async def serve(self, chat: Handler | None = None) -> AsyncIterator["FakeService"]:

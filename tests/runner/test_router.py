@@ -17,9 +17,9 @@ from pdinference.runner.access import Access
 from pdinference.runner.run import Exit, Task, run
 from pdinference.runner.sending import Service
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
-from tests.integration.world import until
 from tests.router.engines import Fleet, fleet
 from tests.runner.service import line, read_lines, write_lines
+from tests.waiting import until
 
 COUNT = 12
 KEY, NEW_KEY = "sk-0123456789abcdef", "sk-fedcba9876543210"

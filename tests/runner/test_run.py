@@ -5,7 +5,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pdinference.runner.progress import Progress
 from pdinference.runner.run import Exit, Task, run
 from pdinference.runner.sending import Service
 from tests.runner.service import FakeService, Reply, line, read_lines, write_lines
+from tests.waiting import ended, until
 
 COUNT = 60
 
@@ -31,19 +33,23 @@ async def service() -> AsyncIterator[FakeService]:
 
 
 class Batch:
-    """A batch in a folder, run by processes."""
+    """A batch in a folder, run by processes.
+
+    Attributes:
+        service: Gets the requests of the processes that are started from now on.
+    """
 
     def __init__(self, folder: Path, service: FakeService, lines: list[dict[str, Any]]) -> None:
         self.input = write_lines(folder / "input.jsonl", lines)
         self.output = folder / "output"
         self.report = folder / "report"
-        self._service = service
+        self.service = service
 
     async def start(self) -> asyncio.subprocess.Process:
         """A process of its own, as in the Job's container."""
         return await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("pdinference"),
-            *("batch", "run", f"--input={self.input}", f"--output={self.output}", f"--url={self._service.url}"),
+            *("batch", "run", f"--input={self.input}", f"--output={self.output}", f"--url={self.service.url}"),
             *("--metrics-port=0", f"--report={self.report}", "--concurrency=8"),
             stderr=subprocess.PIPE,
         )
@@ -51,7 +57,7 @@ class Batch:
     async def finish(self, *, model: str | None = None, max_retries: int = 5, patience_s: float = 300) -> int:
         """From here to the end; the exit status comes back."""
         service = Service(
-            url=self._service.url,
+            url=self.service.url,
             model=model,
             default_model=None,
             max_retries=max_retries,
@@ -76,12 +82,6 @@ class Batch:
         return sorted(item["custom_id"] for item in read_lines(self.output / name))
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not holds():  # noqa: ASYNC110 - another process sets no events here
-            await asyncio.sleep(0.01)
-
-
 def ids(count: int) -> list[str]:
     return sorted(f"request-{number}" for number in range(count))
 
@@ -92,9 +92,11 @@ async def test_every_request_is_answered_once_and_no_more_than_wanted_at_a_time(
     batch = Batch(tmp_path, service, [line(number) for number in range(COUNT)])
     service.hold.clear()
     process = await batch.start()
-    await until(lambda: service.most_at_once == 8)
-    service.hold.set()
-    await process.communicate()
+    try:
+        await until(lambda: service.most_at_once == 8, "eight requests are under way at once")
+    finally:
+        service.hold.set()
+        await ended(process, "the runner")
     assert process.returncode == Exit.DONE
     assert batch.ids() == ids(COUNT)
     assert service.answered.total() == COUNT
@@ -144,21 +146,23 @@ async def test_a_new_runner_goes_on_where_one_was_stopped(
     batch = Batch(tmp_path, service, [line(index) for index in range(COUNT)])
     for _ in range(2):
         before = batch.lines_on_disk()
-        # The rest hangs, so that the signal finds requests under way. Eight of the answers may go to requests that the
-        # runner before has left in the socket.
-        service.pause_at = service.answered.total() + 15
-        process = await batch.start()
-        await until(partial(batch.has_lines, before + 5))
-        process.send_signal(number)
-        await process.communicate()
-        assert process.returncode == (Exit.STOPPED if number == signal.SIGTERM else -signal.SIGKILL)
-        service.forget_the_held()
+        # A service of its own for each: a runner that is stopped leaves requests in the sockets of its service.
+        async with FakeService().serve() as batch.service:
+            batch.service.pause_at = 15  # the rest hangs, so that the signal finds requests under way
+            process = await batch.start()
+            try:
+                await until(partial(batch.has_lines, before + 5), f"there are five more lines than {before}")
+            finally:
+                with suppress(ProcessLookupError):  # it has ended by itself; what follows fails for that
+                    process.send_signal(number)
+                await ended(process, f"the runner after {number.name}")
+            assert process.returncode == (Exit.STOPPED if number == signal.SIGTERM else -signal.SIGKILL)
+    batch.service = service
     kept = batch.lines_on_disk()
     assert kept < COUNT
-    asked = service.asked.total()
     assert await batch.finish() == Exit.DONE
     assert batch.ids() == ids(COUNT)
-    assert service.asked.total() - asked == COUNT - kept, "what was on disk is not asked again"
+    assert service.asked.total() == COUNT - kept, "what was on disk is not asked again"
     assert batch.last_words["completed"] == COUNT
 
 
