@@ -55,17 +55,17 @@ def least_memory(plan: RolePlan) -> Figure:
 
 
 def fits(plan: RolePlan) -> bool | None:
-    """Whether vLLM can start: one request of the longest length has to fit. None when unknown."""
+    """Whether vLLM can start: one request of the longest length has to fit, also at the lower end. None when unknown."""
     stage, settings = plan.stage, plan.settings
     held = [stage.weights.value, stage.activations.value, stage.overhead.value]
     if None not in held and not settings.cpu:
         budget = plan.memory.value if settings.kv_budget else stage.requested.value
         if budget is not None and sum(filter(None, held)) + (settings.kv_budget or 0) > budget:
             return False
-    if plan.blocks.value is None or settings.max_length is None:
+    if plan.fewest_blocks.value is None or settings.max_length is None:
         return None
     groups = kv.groups_of(plan.facts, settings)
-    return plan.blocks.value >= kv.blocks_per_request(groups, settings, settings.max_length)
+    return plan.fewest_blocks.value >= kv.blocks_per_request(groups, settings, settings.max_length)
 
 
 def _changes(spec: Spec, role: Role, plan: RolePlan) -> list[tuple[str, Settings]]:

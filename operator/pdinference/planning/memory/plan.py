@@ -7,7 +7,7 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import kv, ways_out
-from pdinference.planning.memory.activations import activations, overhead
+from pdinference.planning.memory.activations import activations, overhead, unsure
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.kv_figures import state_bytes, token_bytes, tokens_note
@@ -19,6 +19,8 @@ from pdinference.planning.memory.weights.checkpoint import KnownWeights
 from pdinference.planning.memory.weights.on_device import weights
 
 _NOTHING_KEPT = "No layer of a pipeline stage has a KV cache."
+_LOWER = "Lower end: CUDA graphs that newer vLLM subtracts as well, and the spread of logged starts (docs/memory.md)."
+_UPPER = "Upper end: the compiled model comes from a cache, and the spread of logged starts (docs/memory.md)."
 NO_LENGTH = f"The longest request is not known. {ways_out.LENGTH}"
 
 
@@ -46,6 +48,8 @@ class StagePlan:
         kv_cache: The part of it that is left for the KV cache.
         blocks: Blocks that fit there.
         state_bytes: States of one request, whatever its length; None where no layer of the model keeps one.
+        fewest_blocks: Blocks at the lower end of what starts of vLLM leave.
+        most_blocks: Blocks at the upper end.
     """
 
     layers: int
@@ -57,6 +61,8 @@ class StagePlan:
     kv_cache: Figure
     blocks: Figure
     state_bytes: Figure | None = None
+    fewest_blocks: Figure = unknown(_NOTHING_KEPT)
+    most_blocks: Figure = unknown(_NOTHING_KEPT)
 
     def as_json(self) -> dict[str, object]:
         """The sizes in bytes, each as `{value, source, note}`."""
@@ -78,6 +84,9 @@ class RolePlan:
         memory: Bytes of the device.
         worst: Index of the stage with fewest blocks, or most weights where blocks are not known.
         tokens: KV cache size as logged by vLLM.
+        fewest_blocks: Blocks at the lower end of what starts of vLLM leave; whether the model fits is judged by it.
+        fewest_tokens: Tokens there.
+        most_tokens: Tokens at the upper end.
         concurrency: Requests of the longest length at once.
         largest_length: Longest request that would fit alone, within the model's own limit.
         tiers: Tokens in each tier of the KV cache behind the device's memory.
@@ -93,6 +102,9 @@ class RolePlan:
     concurrency: Figure
     largest_length: Figure
     tiers: dict[str, Figure]
+    fewest_blocks: Figure
+    fewest_tokens: Figure
+    most_tokens: Figure
 
     @property
     def stage(self) -> StagePlan:
@@ -108,6 +120,8 @@ class RolePlan:
             **stage.as_json(),
             "kvBlocks": self.blocks.as_json(),
             "kvCapacityTokens": self.tokens.as_json(),
+            "fewestKvTokens": self.fewest_tokens.as_json(),
+            "mostKvTokens": self.most_tokens.as_json(),
             "maxConcurrency": self.concurrency.as_json(),
             "largestLength": self.largest_length.as_json(),
             "tierCapacityTokens": {name: tokens.as_json() for name, tokens in self.tiers.items()},
@@ -159,9 +173,8 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
     facts = inputs.facts
     groups = kv.groups_of(facts, settings)
     stages = tuple(_stage(inputs, settings, memory, stage) for stage in range(settings.stages))
-    blocks = stages[0].blocks
-    if len(stages) > 1:
-        blocks = derived(lambda *counts: min(counts), "Of the stage with fewest.", *(stage.blocks for stage in stages))
+    blocks = _of_all(*(stage.blocks for stage in stages))
+    fewest, most = (_of_all(*each) for each in zip(*((s.fewest_blocks, s.most_blocks) for s in stages), strict=True))
     length = (
         computed(settings.max_length, f"at most {settings.max_length:,} tokens, as maxModelLength says")
         if settings.max_length
@@ -186,13 +199,16 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
         largest_length=derived(lambda c, n: kv.largest_length(groups, settings, int(c), int(n)),
                                f"Longest request that fits alone; {limit.note}.", blocks, limit),
         tiers=tier_tokens(facts, settings, stages[0].kv_bytes_per_token),
+        fewest_blocks=fewest,
+        fewest_tokens=derived(lambda c, n: held(c, n).tokens, _LOWER, fewest, length),
+        most_tokens=derived(lambda c, n: held(c, n).tokens, _UPPER, most, length),
     )  # fmt: skip
 
 
 def _stage(inputs: Inputs, settings: Settings, memory: Figure, stage: int) -> StagePlan:
     facts = inputs.facts
     held = weights(facts, settings, stage, inputs.checkpoint)
-    active, other = activations(facts, settings, stage), overhead(settings, stage)
+    active, other = activations(facts, settings, stage), overhead(facts, settings, stage)
     requested = derived(
         # `request_memory` in vllm/v1/worker/utils.py
         lambda size: math.ceil(size * settings.utilization),
@@ -209,7 +225,17 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, stage: int) -> St
         per_token if size else unknown(_NOTHING_KEPT),
     )
     state = state_bytes(facts, settings, stage)
-    return StagePlan(settings.layer_partition[stage], held, active, other, per_token, requested, cache, blocks, state)
+    fewer, more = (extra // size if size else 0 for extra in unsure(facts, settings, stage))
+    return StagePlan(
+        settings.layer_partition[stage], held, active, other, per_token, requested, cache, blocks, state,
+        fewest_blocks=derived(lambda count: max(0, count - fewer), _LOWER, blocks),
+        most_blocks=derived(lambda count: count + more, _UPPER, blocks),
+    )  # fmt: skip
+
+
+def _of_all(*blocks: Figure) -> Figure:
+    """Blocks of the stage with fewest."""
+    return blocks[0] if len(blocks) == 1 else derived(lambda *n: min(n), "Of the stage with fewest.", *blocks)
 
 
 def _kv_cache(settings: Settings, requested: Figure, *used: Figure) -> Figure:

@@ -11,6 +11,7 @@ from pdinference.planning.memory.expert_padding import NO_PADDING, ExpertPadding
 from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.model.quantization import Quantization, stated_quantization
 from pdinference.planning.memory.model.shape import ModelFacts
+from pdinference.planning.memory.options import options_of
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
@@ -40,6 +41,10 @@ class Settings:
         offload: Bytes of weights that stay in CPU memory.
         cpu_tier: Bytes of the KV cache's tier in CPU memory, for all devices together; None without one.
         disk_tier: The same on disk.
+        encodes: Whether the model takes images; false with language-model-only, or where the limit of each is 0.
+        redundant_experts: Copies of experts that EPLB adds in each layer.
+        graphs: CUDA graphs of steps that mix prompts and answers, and of steps with answers alone.
+        speculative: The method of speculative decoding; empty without.
     """
 
     cpu: bool
@@ -66,6 +71,15 @@ class Settings:
     prefix_caching: bool = True
     state_bytes: int = 0
     expert_padding: ExpertPadding = NO_PADDING
+    encodes: bool = True
+    redundant_experts: int = 0
+    graphs: tuple[int, int] = (0, 0)
+    speculative: str = ""
+
+    @property
+    def captured(self) -> int:
+        """CUDA graphs that are captured."""
+        return 0 if self.eager else sum(self.graphs)
 
     @property
     def stages(self) -> int:
@@ -109,6 +123,8 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
     environment, arguments = _environment(spec, role), _arguments(spec, role)
     lora, tiers = spec.model.lora, own.kv_tiers
+    options = options_of(arguments)
+    seqs = seqs_set or min(seqs, tokens)
     return Settings(
         cpu=cpu,
         tensor=parallel.tensor,
@@ -120,7 +136,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         kv_bytes=_kv_bytes(spec, role, facts, dtype_bytes),
         block_size=_block_size(spec, cpu=cpu),
         max_length=max_length,
-        max_num_seqs=seqs_set or min(seqs, tokens),
+        max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         utilization=own.gpu_memory_utilization or engine.gpu_memory_utilization or _UTILIZATION,
         batch_assumed=not (tokens_set or cpu or memory.known),
@@ -134,6 +150,10 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         offload=int(quantity(own.cpu_offload or engine.cpu_offload or "0") or 0),
         cpu_tier=_size(tiers.cpu) if tiers else None,
         disk_tier=_size(tiers.disk) if tiers and tiers.disk else None,
+        encodes=options.encodes,
+        redundant_experts=options.redundant_experts,
+        graphs=(0, 0) if cpu else options.graphs(seqs, tokens, facts),
+        speculative=options.speculative,
     )
 
 

@@ -22,12 +22,14 @@ class Mixers:
         state: Those that keep a state; None where no layer does.
         feed_forward: Those with a feed-forward part.
         experts: Those whose feed-forward part are experts; None: other members decide.
+        unread: Whether layers keep something, and none was found that attends.
     """
 
     attention: frozenset[int]
     state: State | None
     feed_forward: frozenset[int]
     experts: frozenset[int] | None = None
+    unread: bool = False
 
 
 def mixers_of(traits: Traits, text: Checked, layers: int) -> Mixers:
@@ -47,7 +49,7 @@ def mixers_of(traits: Traits, text: Checked, layers: int) -> Mixers:
         for wanted in ("attention", "state", "mlp", "experts")
     )
     if not attention:  # vLLM's hybrid classes have some, so this is another model
-        return Mixers(everything, None, everything)
+        return Mixers(everything, None, everything, unread=True)
     kept = _state(traits, text, state) if state else None
     if traits.one_mixer:
         return Mixers(attention, kept, mlp | experts, experts)

@@ -56,18 +56,20 @@ class Tower:
     Attributes:
         sharded: Elements that tensor-parallel ranks share.
         whole: Elements that each rank has.
+        image_elements: Elements at the peak while an image of the largest size is encoded; 0 where that is not known.
     """
 
     sharded: int = 0
     whole: int = 0
+    image_elements: int = 0
 
     def __add__(self, other: "Tower") -> "Tower":
         """Both parts."""
-        return Tower(self.sharded + other.sharded, self.whole + other.whole)
+        return Tower(self.sharded + other.sharded, self.whole + other.whole, self.image_elements + other.image_elements)
 
     def times(self, number: int) -> "Tower":
         """The same part several times."""
-        return Tower(self.sharded * number, self.whole * number)
+        return Tower(self.sharded * number, self.whole * number, self.image_elements)
 
     def elements(self, tensor: int) -> int:
         """Elements on one rank."""
@@ -124,6 +126,21 @@ def _block(width: int, inner: int) -> Tower:
     return attention + _column(inner, width) + _row(width, inner) + Tower(whole=4 * width)
 
 
+_LARGEST_IMAGE = 16384 * 4
+"""Patches of the largest image of Qwen-VL: 16,384 tokens of four patches each. vLLM logs `Encoder cache will be
+initialized with a budget of 16384 tokens, and profiled with 1 image items of the maximum feature size`."""
+
+
+def _largest_image(sizes: _Sizes, width: int, inner: int) -> Tower:
+    """What the encoder holds at once: the pixels, four times the width and twice the width of the feed-forward part.
+
+    The four were set by one start of Qwen3.5-4B (vLLM 0.22), and checked with one of Qwen3.8-27B (0.28).
+    """
+    pixels = sizes.of("in_channels", "in_chans", default=3) * sizes.of("temporal_patch_size", default=2)
+    pixels *= sizes.of("patch_size", default=16) ** 2
+    return Tower(image_elements=_LARGEST_IMAGE * (4 * width + 2 * inner + pixels))
+
+
 def _merger(sizes: _Sizes, width: int, outputs: int) -> Tower:
     """Makes one of several patches."""
     merged = width * sizes.of("spatial_merge_size", default=2) ** 2
@@ -134,7 +151,8 @@ def _qwen2(sizes: _Sizes) -> Tower:
     depth, width = sizes.of("depth", default=32), sizes.of("embed_dim", default=1280)
     block = _block(width, width * sizes.of("mlp_ratio", default=4))
     patches = _patches(sizes, width, temporal=2, patch=14)
-    return block.times(depth) + _merger(sizes, width, sizes.of("hidden_size")) + Tower(whole=patches + 2 * width)
+    image = _largest_image(sizes, width, width * sizes.of("mlp_ratio", default=4))
+    return block.times(depth) + _merger(sizes, width, sizes.of("hidden_size")) + Tower(whole=patches + 2 * width) + image
 
 
 def _qwen2_5(sizes: _Sizes) -> Tower:
@@ -143,7 +161,8 @@ def _qwen2_5(sizes: _Sizes) -> Tower:
     attention = _column(3 * width, width) + _row(width, width)
     block = attention + _column(inner, width).times(2) + _row(width, inner) + Tower(whole=2 * width)
     merger = _merger(sizes, width, sizes.of("out_hidden_size", default=3584))
-    return block.times(depth) + merger + Tower(whole=_patches(sizes, width, temporal=2, patch=14) + width)
+    patches = Tower(whole=_patches(sizes, width, temporal=2, patch=14) + width)
+    return block.times(depth) + merger + patches + _largest_image(sizes, width, 2 * inner)
 
 
 def _qwen3(sizes: _Sizes) -> Tower:
@@ -154,7 +173,8 @@ def _qwen3(sizes: _Sizes) -> Tower:
     deep = (merger + Tower(whole=2 * merged)).times(len(sizes.members.values.get("deepstack_visual_indexes") or ()))
     patches = _patches(sizes, width, temporal=2, patch=16) + width
     positions = sizes.of("num_position_embeddings", default=2304) * width
-    return block.times(depth) + merger + deep + Tower(whole=patches + positions + 2 * width)
+    image = _largest_image(sizes, width, sizes.of("intermediate_size", default=4304))
+    return block.times(depth) + merger + deep + Tower(whole=patches + positions + 2 * width) + image
 
 
 def _siglip(sizes: _Sizes) -> Tower:

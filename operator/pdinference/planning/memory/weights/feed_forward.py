@@ -64,7 +64,8 @@ def _experts(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Ite
 
 def _routed(facts: ModelFacts, moe: MoE, settings: Settings, layer: int) -> Iterator[Tensor]:
     """The experts of this rank, each kind of tensor in one."""
-    local = ceil_div(moe.experts, settings.expert_ranks)
+    # EPLB has copies of some experts, spread like the others (`num_redundant_experts` in fused_moe/layer.py)
+    local = ceil_div(moe.experts + settings.redundant_experts, settings.expert_ranks)
     width, hidden = expert_width(moe, settings), moe.latent or facts.hidden
     products = 2 if facts.gated_mlp else 1
     names = modules(facts, layer, "experts", "experts")

@@ -13,6 +13,7 @@ from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 from pdinference.planning.memory.weights.linear import Tensor
+from pdinference.planning.memory.weights.rotary import rotary_bytes
 from pdinference.planning.memory.weights.stored import loaded_bytes
 from pdinference.planning.memory.weights.tensors import stage_tensors, too_many_kinds
 
@@ -112,24 +113,30 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     size: float = sum(tensor.size for tensor in tensors)
     if total is not None:
         whole = replace(
-            settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, expert_padding=NO_PADDING
-        )
+            settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, expert_padding=NO_PADDING,
+            redundant_experts=0, encodes=True,
+        )  # fmt: skip
         size *= total / _bytes(facts, whole)
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
+    rotary = 0 if settings.cpu else rotary_bytes(facts, settings)
     ranks = settings.tensor * settings.stages
     parts = [note + (f", one of {ranks} ranks" if ranks > 1 else "")]
     if rounding:
         parts.append(f"{rounding / MIB:.0f} MiB of it rounding by PyTorch's allocator")
     if tower := sum(tensor.size for tensor in tensors if tensor.kind == "vision"):
         parts.append(f"{tower / MIB:.0f} MiB of it a vision tower")
+    if rotary >= 64 * MIB:
+        parts.append(f"{rotary / MIB:.0f} MiB of it positions (rotary)")
+    if settings.redundant_experts:
+        parts.append(f"with {settings.redundant_experts} redundant experts in each layer (EPLB)")
     if slots:
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:
         parts.append(_OFFLOADED)
     compared = f" {known.note}." if isinstance(known, StoredFiles) else ""
     note = f"{', '.join(parts)}.{compared}{_version_note(facts)}"
-    return computed(max(0, round(size) + rounding + slots - settings.offload), note)
+    return computed(max(0, round(size) + rounding + rotary + slots - settings.offload), note)
 
 
 def _corrected(facts: ModelFacts, settings: Settings, known: KnownWeights | None) -> tuple[int | None, str]:

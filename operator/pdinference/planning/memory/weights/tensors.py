@@ -50,7 +50,7 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
             yield plain(settings, "head", table)
         if facts.head_bias:
             yield plain(settings, "head", table // facts.hidden)
-    if facts.tower is not None:
+    if facts.tower is not None and settings.encodes:
         yield plain(settings, "vision", facts.tower.elements(settings.tensor))
 
 
