@@ -17,7 +17,7 @@ _DEVICES = (
     "accelerator.products, and exact devices with accelerator.devices"
 )
 _CORS = (
-    "browsers ask for these rights at the router, which gives none; add the headers in front of it, with the CORS filter "
+    "browsers ask the router for these rights, and it gives none; add the headers in front of it, with the CORS filter "
     "of a Gateway or the annotations of an Ingress, or let the web server of the page call the model"
 )
 _PORT = "Services and NetworkPolicies depend on the port of vLLM"

@@ -22,9 +22,9 @@ from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableErr
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.models import PATH as MODELS
 from pdinference.router.models import Models
-from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 from pdinference.router.timing import timed
@@ -81,6 +81,7 @@ class Front:
         telemetry: Telemetry,
         limits: Limits,
         keys: Keys | None,
+        *,
         models: Models,
     ) -> None:
         self._dispatcher = dispatcher
