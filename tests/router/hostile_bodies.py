@@ -30,8 +30,8 @@ _SCALARS: Final = (
 )
 _INTERNAL: Final = (
     *("kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode", "session_id", "extra_args", "request_id"),
-    *("do_remote_prefill", "do_remote_decode", "remote_host", "remote_block_ids", "lmcache.skip_save", "structured_outputs"),
-    *("ngram_size", "window_size", "whitelist_token_ids", "diffusion_canvas_length", "diffusion_max_steps", "__class__"),
+    *("do_remote_prefill", "do_remote_decode", "remote_host", "remote_block_ids", "lmcache.skip_save", "__class__"),
+    *("ngram_size", "window_size", "whitelist_token_ids", "diffusion_canvas_length", "diffusion_max_steps"),
 )
 _TOP: Final = (
     *("vllm_xargs", "vllm_xargs", "vllm_xargs", "kv_transfer_params", "ec_transfer_params", "extra_args", "extra_body"),
@@ -39,8 +39,15 @@ _TOP: Final = (
     *("logits_processors", "priority", "data_parallel_rank", "request_id", "session_id", "documents", "prompt_embeds"),
     *("logit_bias", "stop_token_ids", "allowed_token_ids", "bad_words", "repetition_detection", "stop", "n", "seed"),
     *("thinking_token_budget", "truncate_prompt_tokens", "logprob_token_ids", "logprobs", "top_logprobs", "min_tokens"),
-    *("prompt_logprobs", "top_k", "min_p", "top_p", "temperature", "repetition_penalty", "stream_interval", "ignore_eos"),
-    *("routed_experts_prompt_start", "return_token_ids", "add_generation_prompt", "response_format", "watermarking"),
+    *("prompt_logprobs", "top_k", "min_p", "top_p", "temperature", "repetition_penalty", "stream_interval"),
+    *(
+        "ignore_eos",
+        "routed_experts_prompt_start",
+        "return_token_ids",
+        "add_generation_prompt",
+        "response_format",
+        "watermarking",
+    ),
     *("length_penalty", "use_beam_search", "echo", "suffix", "lora_request", "pooling_params", "tools", "tool_choice"),
 )
 
@@ -51,8 +58,9 @@ def bodies(seed: int, count: int, *, model: str) -> Iterator[tuple[str, bytes]]:
     for _ in range(count):
         path = chance.choice(list(GOOD))
         members = list({"model": model, **GOOD[path]}.items())
-        for _ in range(chance.randint(1, 3)):
-            members.append((chance.choice(_TOP), _value(chance, chance.choice((0, 1, 1, 2, 3)))))
+        members += [
+            (chance.choice(_TOP), _value(chance, chance.choice((0, 1, 1, 2, 3)))) for _ in range(chance.randint(1, 3))
+        ]
         if chance.random() < 0.1:
             members.append(("stream", True))
         yield path, _written(chance, members)

@@ -1,13 +1,18 @@
 """Members of a body that vLLM hands to its engine: only those pass that cannot harm it."""
 
 import json
+import os
 
 import pytest
 from multidict import CIMultiDict
 
 from pdinference.router.calls import POST, MalformedError, read_call
 from tests.router.engines import Fleet, fleet
+from tests.router.hostile_bodies import bodies
 
+_SEED = int(os.environ.get("HOSTILE_SEED", "1"))
+_CASES = int(os.environ.get("HOSTILE_CASES", "1000"))
+_KNOWN = {"session_id", "ngram_size", "window_size", "whitelist_token_ids"}
 _FORM = "multipart/form-data; boundary=b"
 _AUDIO = "/v1/audio/transcriptions"
 _HARMFUL = (
@@ -52,6 +57,23 @@ def test_of_members_of_one_name_none_gets_past_the_other() -> None:
         for sent in (call.body, call.for_decode(None), call.for_prefill({}, {})):
             assert sent.count(b"vllm_xargs") == 1
             assert b'{"kv' not in sent
+
+
+def test_of_hostile_bodies_nothing_reaches_the_engine_past_its_members() -> None:
+    refused = 0
+    for path, body in bodies(_SEED, _CASES, model="m"):
+        try:
+            call = read_call(path, body, "application/json", CIMultiDict())
+        except MalformedError:
+            refused += 1
+            continue
+        for sent in map(json.loads, (call.for_decode(None), call.for_prefill(None, {}))):
+            assert not [name for name in sent if name.endswith("_transfer_params")], body
+            arguments = sent.get("vllm_xargs", {})
+            assert {*arguments} <= _KNOWN, body
+            assert isinstance(arguments.get("session_id", ""), str), body
+            assert isinstance(arguments.get("whitelist_token_ids", []), list), body
+    assert 0 < refused < _CASES
 
 
 async def test_known_arguments_reach_p_and_d() -> None:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tests.router.engines import PARAMS, Fleet, fleet
 
+_WRONG = 'pdinference_router_pod_failures_total{reason="wrong_handover",role="parameter"}'
 _OWN = {"Host", "Content-Length", "Content-Type", "X-Request-Id"}
 
 
@@ -135,7 +136,7 @@ async def test_a_p_pod_that_names_kv_cache_of_others_has_failed(wrong: dict[str,
     async with fleet("p", "d") as world:
         world["p"].fault = answer
         assert (await world.post())[0] == 200
-        assert await world.metric('pdinference_router_pod_failures_total{reason="wrong_handover",role="parameter"}') == 1
+        assert await world.metric(_WRONG) == 1
         assert failures(world, "p") == 1
     assert "kv_transfer_params" not in world["d"].bodies[0]
 
@@ -148,5 +149,3 @@ async def test_members_that_vllm_does_not_return_do_not_reach_d() -> None:
         world["p"].fault = answer
         assert (await world.post())[0] == 200
     assert world["d"].bodies[0]["kv_transfer_params"] == PARAMS
-
-

@@ -16,6 +16,10 @@ _DEVICES = (
     "Kubernetes assigns devices to pods; in the role, set their number with parallelism, the product with "
     "accelerator.products, and exact devices with accelerator.devices"
 )
+_CORS = (
+    "browsers ask the router for these rights, and it gives none; add the headers in front of it, with the CORS filter "
+    "of a Gateway or the annotations of an Ingress, or let the web server of the page call the model"
+)
 _PORT = "Services and NetworkPolicies depend on the port of vLLM"
 
 REFUSED_ARGUMENTS: dict[str, str] = {
@@ -31,6 +35,10 @@ REFUSED_ARGUMENTS: dict[str, str] = {
     "grpc-port": _PORT,
     "disable-log-stats": "vLLM would serve no metrics, and router, operator and dashboard read them",
     "root-path": "the router and the probes call vLLM at the root path; rewrite paths in front of the router",
+    "allowed-origins": _CORS,
+    "allowed-methods": _CORS,
+    "allowed-headers": _CORS,
+    "allow-credentials": _CORS,
     "headless": _NODES,
     "node-rank": _NODES,
     "master-addr": _NODES,
@@ -111,6 +119,8 @@ REFUSED_ENVIRONMENT: dict[str, str] = (
         "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
         "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
         "MODELSCOPE_API_TOKEN": "everyone who can read the resource could read the token",
+        "VLLM_ENABLE_RESPONSES_API_STORE": "each D pod would keep all responses in its memory, and the router fetches "
+        "none: clients send the whole conversation in `input`",
         "VLLM_ALLOW_INSECURE_SERIALIZATION": "every client of a vLLM socket could run code",
     }
 )

@@ -1,7 +1,7 @@
 """Members of a body that P gets in another form than the client sent them.
 
-P would accept what D then refuses, and would keep KV cache that D does not fetch. So P gets a request only if vLLM takes
-these members. D gets any other one whole, and refuses it in vLLM's words before it computes anything.
+P would accept what D then refuses, and would keep KV cache that D does not fetch. So P gets a request only if vLLM
+takes these members. D gets any other one whole, and refuses it in vLLM's words before it computes anything.
 """
 
 from collections.abc import Mapping

@@ -136,7 +136,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         telemetry = Telemetry(metrics, Tracer(settings.spans))
-        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, settings.models)
+        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
         share = Share()
         transfers = Transfers(pods, share)

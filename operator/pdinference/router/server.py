@@ -78,6 +78,7 @@ class Front:
         telemetry: Telemetry,
         limits: Limits,
         keys: Keys | None,
+        *,
         models: Models,
     ) -> None:
         self._dispatcher = dispatcher

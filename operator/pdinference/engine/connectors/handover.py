@@ -96,9 +96,9 @@ class _NixlParams(msgspec.Struct):
     do_remote_decode: bool = False
     dcp_size: _Size | msgspec.UnsetType = msgspec.UNSET
     pp_size: _Size | msgspec.UnsetType = msgspec.UNSET
-    remote_block_size: _Size | None | msgspec.UnsetType = msgspec.UNSET
+    remote_block_size: _Size | msgspec.UnsetType | None = msgspec.UNSET
     remote_num_tokens: _Count | msgspec.UnsetType = msgspec.UNSET
-    remote_blocks_expiry_time: float | None | msgspec.UnsetType = msgspec.UNSET
+    remote_blocks_expiry_time: float | msgspec.UnsetType | None = msgspec.UNSET
     transfer_mode: Annotated[str, msgspec.Meta(max_length=32)] | msgspec.UnsetType = msgspec.UNSET
     remote_prefill_cached_tokens: _Count | msgspec.UnsetType = msgspec.UNSET
 
