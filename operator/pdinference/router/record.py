@@ -134,6 +134,7 @@ class Record:
 
     Attributes:
         client: Name of the API key; empty without keys.
+        owner: Who shares limits with other clients: the API key, else the address. Empty for the router's own requests.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
         fallback: Why D computed the prompt although the request could be split; empty if P did.
@@ -146,6 +147,7 @@ class Record:
     request_id: str
     telemetry: Telemetry
     client: str = ""
+    owner: str = ""
     prefill: str = ""
     decode: str = ""
     fallback: str = ""

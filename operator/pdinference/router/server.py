@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
@@ -16,15 +16,19 @@ from multidict import CIMultiDict, MultiMapping
 
 from pdinference.api.names import Role
 from pdinference.router.activity import Activity
-from pdinference.router.bodies import Bodies, FullError
-from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
+from pdinference.router.bodies import Bodies
+from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call, takes_json
+from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
+from pdinference.router.problems import problem
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
+from pdinference.router.room import FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
+from pdinference.router.untrusted import NotJsonError, check_text
 
 _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
@@ -33,11 +37,6 @@ _PREFILLED_BY: Final = "X-PDInference-Prefill"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
 _CREDENTIALS: Final = ("Authorization", "Cookie", "X-Api-Key")
 _RETRY_AFTER_S: Final = "5"
-_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
-_KINDS: Final[Mapping[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "authentication_error",
-    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
-}
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _LETTERS: Final[Mapping[Role, str]] = {Role.PARAMETER: "P", Role.DECODE: "D"}
@@ -48,21 +47,27 @@ _CLIENT_CLOSED: Final = 499
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on what clients send.
+    """Limits on what clients send, and on what is held for them.
 
     Attributes:
         body: Bytes of a body.
-        bodies: Bytes of all bodies that are held.
+        bodies: Bytes of all bodies that are held, which clients share.
+        answers: Bytes of all answers that are held as a whole, which clients share, and pods.
         body_seconds: Seconds until the body has come.
-        requests: Number of requests at a time.
+        room_seconds: Seconds for which a body or an answer waits for room.
+        requests: Number of requests at a time, which clients share.
         unread_seconds: Time in which a client has to read something of what was sent to it.
+        connections: Limits before a request is complete.
     """
 
     body: int = 16 * 2**20
-    bodies: int = 48 * 2**20
+    bodies: int = 144 * 2**20
+    answers: int = 112 * 2**20
     body_seconds: float = 60.0
-    requests: int = 4096
+    room_seconds: float = 10.0
+    requests: int = 5500
     unread_seconds: float = 60.0
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 _Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
@@ -79,16 +84,17 @@ class Front:
         self._activity = activity
         self._keys = keys
         self._telemetry = telemetry
-        self._limits = limits
-        self._bodies = Bodies(longest=limits.body, most=limits.bodies, seconds=limits.body_seconds)
-        self._running = 0
+        room = Room(limits.bodies, limits.room_seconds)
+        self._bodies = Bodies(longest=limits.body, room=room, seconds=limits.body_seconds)
+        self._places = Shares(limits.requests)
         self._leaving = False
 
     def leave(self) -> None:
         """From now on, close each connection after its next response, so that clients connect to another router pod."""
         self._leaving = True
 
-    async def _close_when_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
+    async def _prepare(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.popall("Server", None)
         if self._leaving:
             response.force_close()
             # aiohttp has set its headers before this hook. A client that does not see it may send its next request on
@@ -97,8 +103,8 @@ class Front:
 
     def application(self) -> web.Application:
         """The routes. Every other path or method is 404."""
-        app = web.Application()
-        app.on_response_prepare.append(self._close_when_leaving)
+        app = web.Application(middlewares=[_as_json])
+        app.on_response_prepare.append(self._prepare)
         app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
         app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])
         app.add_routes([web.get(path, self._health, expect_handler=_invite) for path in _HEALTH])
@@ -158,22 +164,22 @@ class Front:
             if self._keys is not None:
                 record.client = self._keys.name(request.headers)
                 stack.enter_context(self._keys.request(record.client))
-            if self._running >= self._limits.requests:
-                raise FullError
-            self._running += 1
-            try:
+            record.owner = f"key {record.client}" if self._keys is not None else _address(request)
+            with self._places.one(record.owner):
                 yield
-            finally:
-                self._running -= 1
 
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
-            async with self._bodies.body(request) as body:
+            async with self._bodies.body(request, record.owner) as body:
+                if takes_json(request.path, request.content_type):
+                    await check_text(body)
                 call = _call(request, body, record)
                 with self._activity.request():
                     return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
+        except NotJsonError as error:
+            return _error(HTTPStatus.BAD_REQUEST, f"The body is not JSON, or too large: {error}", record), "malformed"
         except UnavailableError as error:
             return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
@@ -187,7 +193,7 @@ class Front:
         async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
             headers = _headers(answer.headers, record)
             if isinstance(answer, Whole):
-                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+                return await _written(request, answer, headers), "answered"
             if record.timing is not None:
                 record.timing.came()
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
@@ -200,7 +206,7 @@ class Front:
                 await relay.response.write_eof()
             return relay.response, "answered"
         await relay.fail(
-            _problem(HTTPStatus.BAD_GATEWAY, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
+            problem(HTTPStatus.BAD_GATEWAY, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
         )
         if request.transport is not None:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
@@ -257,9 +263,33 @@ async def _invite(request: web.Request) -> None:
         request.writer.output_size = 0  # the response has not begun
 
 
+async def _written(request: web.Request, answer: Whole, headers: Mapping[str, str]) -> web.StreamResponse:
+    """The response with a whole answer, after all of it has been sent: until then it takes room."""
+    response = web.Response(status=answer.status, headers=headers, body=answer.body)
+    await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+def _address(request: web.Request) -> str:
+    """The address that a request comes from."""
+    return owner_of(None if request.transport is None else request.transport.get_extra_info("peername"))
+
+
+@web.middleware
+async def _as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """What aiohttp answers itself, in the form of OpenAI's API."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.json_response(problem(error.status, error.reason), status=error.status)
+
+
 async def _unknown(_request: web.Request) -> web.Response:
     status = HTTPStatus.NOT_FOUND
-    return web.json_response(_problem(status, "There is no such endpoint."), status=status)
+    return web.json_response(problem(status, "There is no such endpoint."), status=status)
 
 
 def _call(request: web.Request, body: bytes, record: Record) -> Call:
@@ -290,19 +320,13 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
 
 
-def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
-    """An error in the form of OpenAI's API."""
-    kind = _KINDS.get(status) or ("invalid_request_error" if status < _FAULT else "service_unavailable")
-    return {"error": {"message": message, "type": kind, "code": int(status)}}
-
-
 def _error(status: int, message: str, record: Record) -> web.Response:
     headers = {REQUEST_ID: record.request_id}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return web.json_response(_problem(status, message), status=status, headers=headers)
+    return web.json_response(problem(status, message), status=status, headers=headers)
 
 
 def _log(request: web.Request, record: Record, status: int, outcome: str) -> None:

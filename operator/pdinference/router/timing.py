@@ -9,13 +9,13 @@ import re
 import time
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from pdinference.api import latencies
-from pdinference.router.calls import STREAM_OPTIONS, Call
+from pdinference.router.calls import STREAM_OPTIONS, Call, text_of
 from pdinference.router.untrusted import NotJsonError, decoded
 
 _MEASURED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
@@ -24,6 +24,7 @@ _REPORTS: Final = "/v1/messages"
 """Endpoint whose streams always have the number of tokens."""
 _INCLUDE: Final = "include_usage"
 _CONTINUOUS: Final = "continuous_usage_stats"
+_LONGEST_OPTIONS: Final = 4096
 
 # A text cannot contain these bytes: its quotes are escaped.
 _TOKENS: Final = re.compile(rb'"(?:completion|output)_tokens": ?([0-9]{1,9})')
@@ -139,17 +140,19 @@ def timed(call: Call) -> tuple[Call, Timing | None]:
     """A call that begins now, whose stream ends with the number of tokens; no timing if it is not for one stream."""
     if not (call.stream and call.split and call.path in _MEASURED):
         return call, None
-    if call.path == _REPORTS or (options := _options(call)) is None or options.get(_INCLUDE) is True:
+    if call.path == _REPORTS or (options := _options(call)) is None or text_of(options.get(_INCLUDE)) == b"true":
         return call, Timing()
     options = {name: value for name, value in options.items() if name != _CONTINUOUS}  # it had no effect
     return replace(call, stream_options={**options, _INCLUDE: True}), Timing(hides_report=True)
 
 
-def _options(call: Call) -> dict[str, Any] | None:
-    """The client's options of the stream; None if vLLM refuses them."""
+def _options(call: Call) -> dict[str, msgspec.Raw] | None:
+    """The client's options of the stream; None if vLLM refuses them, or they are longer than any that vLLM knows."""
     found = call.members().get(STREAM_OPTIONS, msgspec.Raw(b"null"))
+    if len(memoryview(found)) > _LONGEST_OPTIONS:
+        return None
     try:
-        options: dict[str, Any] | None = decoded(found, dict[str, Any] | None)
+        options: dict[str, msgspec.Raw] | None = decoded(found, dict[str, msgspec.Raw] | None)
     except NotJsonError:
         return None
     return options or {}
