@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
@@ -159,6 +160,36 @@ class Holding:
         amount, self.bytes = self.bytes, 0
         if amount:
             self._room.give_back(self._owner, amount)
+
+
+class Answers:
+    """Room for answers that are held as a whole. Clients share it, who may read slowly, and pods, which may write much.
+
+    Args:
+        most: Bytes of all.
+        seconds: How long an answer waits.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._of_clients = Room(most, seconds)
+        self._of_pods = Room(most, seconds)
+
+    def of(self, client: str) -> "ClientAnswers":
+        """Room for the answers to a client."""
+        return ClientAnswers(client, self._of_clients, self._of_pods)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAnswers:
+    """Room for the answers to one client."""
+
+    client: str
+    _of_clients: Room
+    _of_pods: Room
+
+    def holdings(self, pod: str) -> tuple[Holding, ...]:
+        """What an answer of a pod takes: all of them have to grow by its bytes."""
+        return Holding(self._of_pods, pod), Holding(self._of_clients, self.client)
 
 
 def owner_of(peer: Any) -> str:

@@ -20,13 +20,13 @@ from pdinference.router.bodies import Bodies
 from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call, takes_json
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
-from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
+from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.problems import problem
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
-from pdinference.router.room import FullError, Room, Shares, owner_of
+from pdinference.router.room import Answers, FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
 from pdinference.router.untrusted import NotJsonError, check_text
 
@@ -86,6 +86,7 @@ class Front:
         self._telemetry = telemetry
         room = Room(limits.bodies, limits.room_seconds)
         self._bodies = Bodies(longest=limits.body, room=room, seconds=limits.body_seconds)
+        self._answers = Answers(limits.answers, limits.room_seconds)
         self._places = Shares(limits.requests)
         self._leaving = False
 
@@ -165,6 +166,7 @@ class Front:
                 record.client = self._keys.name(request.headers)
                 stack.enter_context(self._keys.request(record.client))
             record.owner = f"key {record.client}" if self._keys is not None else _address(request)
+            record.answers = self._answers.of(record.owner)
             with self._places.one(record.owner):
                 yield
 
@@ -247,12 +249,14 @@ class Front:
         ):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
-                    answer = await sent.begin("GET", request.path, {REQUEST_ID: record.request_id}, None)
+                    path, headers = request.path, {REQUEST_ID: record.request_id}
+                    answer = await sent.begin("GET", path, headers, None, longest=LONGEST_REPORT)
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
-                headers = end_to_end(answer.headers)
-                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+                return web.Response(
+                    status=answer.status, headers=end_to_end(answer.headers), body=answer.body
+                ), "answered"
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
 
