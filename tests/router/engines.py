@@ -50,6 +50,7 @@ class Engine:
         self.steps: Iterator[int] = count()
         self.counters: dict[str, float] = {}
         self.metrics = ""
+        self.parses = True
         self.metrics_fault: Callable[[web.Request], Any] | None = None
         self.readings = 0
         self._runner: web.AppRunner | None = None
@@ -106,7 +107,7 @@ class Engine:
         self.raw.append(raw)
         self.lines.append(f"{request.method} {request.raw_path}")
         self.headers.append(request.headers.copy())
-        if request.content_type == "application/json" and raw:
+        if self.parses and request.content_type == "application/json" and raw:
             try:
                 self.bodies.append(json.loads(raw))
             except (ValueError, RecursionError):
