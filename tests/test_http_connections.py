@@ -9,7 +9,7 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from pdinference.http_connections import Connector
-from tests.integration.world import until
+from tests.waiting import until
 
 Send = Callable[[bytes], Awaitable[None]]
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"

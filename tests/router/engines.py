@@ -62,6 +62,8 @@ class Engine:
         self.steps: Iterator[int] = count()
         self.counters: dict[str, float] = {}
         self.metrics = ""
+        self.parses = True
+        self.metrics_fault: Callable[[web.Request], Any] | None = None
         self.readings = 0
         self._runner: web.AppRunner | None = None
 
@@ -103,8 +105,11 @@ class Engine:
             await asyncio.Event().wait()
         return web.Response(status=503 if self.dead else 200)
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         self.readings += 1
+        if self.metrics_fault is not None:
+            found: web.StreamResponse = await self.metrics_fault(request)
+            return found
         lines = [f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}']
         lines += [f"{name} {value}" for name, value in self.counters.items()]
         return web.Response(text=self.metrics or "".join(f"{line}\n" for line in lines))
@@ -114,7 +119,7 @@ class Engine:
         self.raw.append(raw)
         self.lines.append(f"{request.method} {request.raw_path}")
         self.headers.append(request.headers.copy())
-        if request.content_type == "application/json" and raw:
+        if self.parses and request.content_type == "application/json" and raw:
             try:
                 self.bodies.append(json.loads(raw))
             except (ValueError, RecursionError):

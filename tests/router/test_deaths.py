@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet
 from tests.router.model import CHAT, Model, asking
+from tests.waiting import until
 
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 POISON = "poison"

@@ -18,9 +18,9 @@ from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
 from pdinference.router.pods import Observed, Pods
 from pdinference.router.run import Settings, serving
-from tests.integration.world import until
 from tests.ports import free_port
 from tests.router.hostile_bodies import GOOD, bodies
+from tests.waiting import until
 
 pytestmark = pytest.mark.vllm
 

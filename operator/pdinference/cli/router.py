@@ -142,6 +142,7 @@ def run_command(
     from pdinference.router.choice import policies  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.router.dispatch import Rules  # noqa: PLC0415
     from pdinference.router.keys import Keys  # noqa: PLC0415
+    from pdinference.router.memory import limits_of, memory_limit  # noqa: PLC0415
     from pdinference.router.models import Models  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415
@@ -173,6 +174,7 @@ def run_command(
         port,
         state_port,
         drain_seconds,
+        limits=limits_of(memory_limit()),
         verification=verification,
         keys=keys,
         models=Models(served_model, max_model_length),

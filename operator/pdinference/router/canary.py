@@ -25,7 +25,7 @@ from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.calls import REQUEST_ID, Call
 from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
-from pdinference.router.exchange import PodFailure, Stream, Whole, exchange, members
+from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange, members
 from pdinference.router.pods import Pod
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.transfers import Counts, fetch_metrics, read_counts
@@ -322,7 +322,8 @@ async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str,
     """The answer of a pod."""
     data = None if body is None else msgspec.json.encode(body)
     async with exchange(pod, session, 0) as sent:
-        answer = await sent.begin(method, path, {"Content-Type": "application/json"}, data)
+        kind = {"Content-Type": "application/json"}
+        answer = await sent.begin(method, path, kind, data, longest=LONGEST_REPORT)
     if isinstance(answer, Stream):
         raise PodFailure("unexpected_stream")
     return answer

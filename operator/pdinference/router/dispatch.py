@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import aiohttp
+import msgspec
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
 from pdinference.engine.connectors.handover import (
+    MEMBER,
     Handover,
     HandoverError,
     Prefill,
@@ -24,7 +26,17 @@ from pdinference.engine.connectors.handover import (
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose, spare
 from pdinference.router.deaths import Deaths
-from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange, members
+from pdinference.router.exchange import (
+    LONGEST_PREFILL,
+    LONGEST_REPORT,
+    NO_KV_CACHE,
+    PodFailure,
+    Stream,
+    Whole,
+    exchange,
+    members,
+    transfer_params,
+)
 from pdinference.router.links import Links, linked
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
@@ -70,6 +82,12 @@ class RefusedError(Exception):
     def __init__(self, answer: Whole) -> None:
         super().__init__(answer.status)
         self.answer = answer
+
+
+class _Rank(msgspec.Struct):
+    """What a bootstrap server says of an engine."""
+
+    engine_id: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +248,9 @@ class Dispatcher:
         """
         computing = pod.prompts.one() if call.stream else nullcontext()
         with record.stage("first_token"), computing:
-            sent = await stack.enter_async_context(exchange(pod, self.session, 0, stream=call.stream))
+            sent = await stack.enter_async_context(
+                exchange(pod, self.session, 0, stream=call.stream, answers=record.answers)
+            )
             answer = await sent.begin("POST", call.path, call.headers, call.for_decode(None))
         record.answered_alone(pod.observed.name)
         return answer
@@ -260,7 +280,14 @@ class Dispatcher:
             call = call.with_request_id(prefilled.transfer)
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             sent = await stack.enter_async_context(
-                exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
+                exchange(
+                    pod,
+                    self.session,
+                    call.tokens,
+                    stream=call.stream,
+                    reads=params is not None,
+                    answers=record.answers,
+                )
             )
             answer = await sent.begin("POST", call.path, call.headers, call.for_decode(params))
         if prefilled is not None:
@@ -350,14 +377,14 @@ class Dispatcher:
             prefill = await self._prepared(handover, pod, record)
             call = call.with_request_id(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
-            async with exchange(pod, self.session, call.tokens) as sent:
-                answer = await sent.begin("POST", call.path, call.headers, body)
+            async with exchange(pod, self.session, call.tokens, answers=record.answers) as sent:
+                answer = await sent.begin("POST", call.path, call.headers, body, longest=LONGEST_PREFILL)
         if isinstance(answer, Stream):
             raise PodFailure("stream_from_prefill")
         if answer.status != HTTPStatus.OK:
             raise RefusedError(answer)
         try:
-            params = handover.to_decode(prefill, members(answer, dict[str, Any]))
+            params = handover.to_decode(prefill, {MEMBER: transfer_params(answer)})
         except WrongHandoverError as error:
             _LOG.warning("P pod %s: %s", pod.observed.name, error)
             raise PodFailure("wrong_handover") from None
@@ -381,12 +408,12 @@ class Dispatcher:
             return Prefill(transfer, host.strip("[]"))
         bootstrap = f"http://{host}:{port}"
         async with exchange(pod, self.session, 0) as sent:
-            answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
+            answer = await sent.begin("GET", "/query", {}, None, url=bootstrap, longest=LONGEST_REPORT)
         if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
             raise PodFailure("no_bootstrap_server")
-        first: Any = next(iter(members(answer, dict[str, Any]).values()), {})  # of data-parallel ranks; P has one
-        engine = str(first.get("engine_id") or "")[:_LONGEST_ENGINE_ID] if isinstance(first, dict) else ""
-        return Prefill(transfer, host.strip("[]"), engine, bootstrap)
+        ranks = members(answer, dict[str, _Rank])
+        first = next(iter(ranks.values()), _Rank())  # of data-parallel ranks; P has one
+        return Prefill(transfer, host.strip("[]"), str(first.engine_id or "")[:_LONGEST_ENGINE_ID], bootstrap)
 
     def _decode_pods(self) -> list[Pod]:
         return self.pods.available(Role.DECODE)

@@ -8,16 +8,25 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import aiohttp
+import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from pdinference.engine.connectors.handover import TransferParams
 from pdinference.router import tracing
 from pdinference.router.events import problem_at_the_beginning, problem_in
 from pdinference.router.hops import is_answer
 from pdinference.router.pods import Pod
+from pdinference.router.room import ClientAnswers
 from pdinference.router.untrusted import NotJsonError, decoded
 
-_LONGEST_ANSWER: Final = 64 * 2**20
+LONGEST_ANSWER: Final = 64 * 2**20
 """Bytes of an answer that is not a stream. It is read as a whole, so that a pod that dies meanwhile can be replaced."""
+LONGEST_PREFILL: Final = 16 * 2**20
+"""Bytes of an answer of P: one token, and the ids of the tokens of the prompt if the client wants them."""
+_LONGEST_PARAMS: Final = 2**20
+"""Bytes of its `kv_transfer_params`. A prompt of a million tokens has 65,536 blocks in half of that."""
+LONGEST_REPORT: Final = 2**20
+"""Bytes of an error, and of what a pod says of itself."""
 _EVENTS: Final = "text/event-stream"
 _FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
 """A response with neither ends where the connection does, so one that breaks off looks complete. vLLM sends none."""
@@ -110,7 +119,15 @@ class Exchange:
         waits_for_kv_cache: Whether D may still be reading the KV cache of its prompt from P.
     """
 
-    def __init__(self, pod: Pod, session: aiohttp.ClientSession, *, stream: bool, reads: bool) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        session: aiohttp.ClientSession,
+        *,
+        stream: bool,
+        reads: bool,
+        answers: ClientAnswers | None,
+    ) -> None:
         self.pod = pod
         self.stream = stream
         self.began_at = asyncio.get_running_loop().time()
@@ -121,6 +138,7 @@ class Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
         self._lost = ""
+        self._holdings = answers.holdings(pod.observed.uid) if answers is not None else ()
 
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
@@ -134,6 +152,8 @@ class Exchange:
 
     def close(self) -> None:
         """Give the connection back, or close it if the answer is not complete. vLLM then stops computing."""
+        for holding in self._holdings:
+            holding.give_back()
         if self._response is not None:
             self._response.release()
 
@@ -163,7 +183,14 @@ class Exchange:
             raise PodFailure(self._lost or "disconnected") from error
 
     async def begin(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, url: str = ""
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        url: str = "",
+        longest: int = LONGEST_ANSWER,
     ) -> Whole | Stream:
         """Send the request, and wait for the first bytes of a stream or for a whole answer.
 
@@ -173,22 +200,26 @@ class Exchange:
             headers: Headers.
             body: The body, if there is one.
             url: Of another server in the pod than vLLM, without a path.
+            longest: Bytes of a whole answer. An error has `LONGEST_REPORT` at most.
 
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
+            FullError: There is no room for its answer.
         """
         self._beginning = asyncio.current_task()
         with self.marked():
             try:
                 with self.failures():
-                    answer = await self._begin(method, (url or self.pod.url) + path, headers, body)
+                    answer = await self._begin(method, (url or self.pod.url) + path, headers, body, longest)
             finally:
                 self._beginning = None
             _check(answer)
         self._begun = True
         return answer
 
-    async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+    async def _begin(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, longest: int
+    ) -> Whole | Stream:
         sent = CIMultiDict(headers)
         sent.update(tracing.headers())
         self._response = response = await self._session.request(
@@ -206,14 +237,20 @@ class Exchange:
             if not first:
                 raise PodFailure("empty_stream")
             return Stream(self, response, first)
-        length, chunks = 0, []
+        found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
+        return Whole(response.status, response.headers, found)
+
+    async def _read(self, response: aiohttp.ClientResponse, longest: int) -> bytes:
+        """A whole answer. It is held until the exchange ends."""
+        found = bytearray()
         async for chunk in response.content.iter_any():
             self.pod.heard()
-            chunks.append(chunk)
-            length += len(chunk)
-            if length > _LONGEST_ANSWER:
+            if len(found) + len(chunk) > longest:
                 raise PodFailure("answer_too_large")
-        return Whole(response.status, response.headers, b"".join(chunks))
+            for holding in self._holdings:
+                await holding.grow(len(chunk))
+            found += chunk
+        return bytes(found)
 
 
 def members(answer: Whole, form: type[_T]) -> _T:
@@ -226,6 +263,27 @@ def members(answer: Whole, form: type[_T]) -> _T:
         return decoded(answer.body, form)
     except NotJsonError:
         raise PodFailure("malformed_answer") from None
+
+
+class _OfPrefill(msgspec.Struct):
+    """What counts of an answer of P."""
+
+    kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def transfer_params(answer: Whole) -> TransferParams | None:
+    """The `kv_transfer_params` of an answer of P; None if it has none.
+
+    Raises:
+        PodFailure: It has another form, or more of them than a prompt can have.
+    """
+    found = members(answer, _OfPrefill).kv_transfer_params
+    if len(memoryview(found)) > _LONGEST_PARAMS:
+        raise PodFailure("malformed_answer")
+    try:
+        return decoded(found, TransferParams | None)
+    except NotJsonError:
+        return None
 
 
 def check_not_aborted(data: bytes) -> None:
@@ -265,7 +323,13 @@ def _check(answer: Whole | Stream) -> None:
 
 @asynccontextmanager
 async def exchange(
-    pod: Pod, session: aiohttp.ClientSession, tokens: int, *, stream: bool = False, reads: bool = False
+    pod: Pod,
+    session: aiohttp.ClientSession,
+    tokens: int,
+    *,
+    stream: bool = False,
+    reads: bool = False,
+    answers: ClientAnswers | None = None,
 ) -> AsyncIterator[Exchange]:
     """A request to a pod that counts as its load until the end of the block.
 
@@ -275,8 +339,9 @@ async def exchange(
         tokens: Estimated tokens of the prompt.
         stream: Whether the answer is a stream.
         reads: Whether the pod reads the KV cache of the prompt from P.
+        answers: Room for a whole answer, which is held until the end of the block; None for the router's own requests.
     """
-    found = Exchange(pod, session, stream=stream, reads=reads)
+    found = Exchange(pod, session, stream=stream, reads=reads, answers=answers)
     with pod.sending(found, tokens):
         try:
             yield found

@@ -15,17 +15,17 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.exchange import NO_KV_CACHE
 from pdinference.router.pods import Pod, Pods
+from pdinference.router.transfers import fetch_metrics
 
 _PROBES: Final = 3
 """Number of probes in a row that have to fail."""
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
-_LONGEST: Final = 16 * 2**20
-"""Bytes of an answer of a pod. vLLM's metrics are a hundredth of that."""
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
 
@@ -54,16 +54,27 @@ class Monitor:
     is, and a pod whose engine takes no step for a long time.
 
     Args:
+        pods: The pods.
+        session: Connections to them.
+        share: Limits of the reading of their metrics.
         silence: Seconds without a byte for any request after which a pod is probed; also the timeout of the probe.
         stall: Seconds without a step of the engine after which a pod has failed. No single step takes as long.
         transfer: Seconds that the KV cache may take from P to D while D does nothing else, or answers later requests.
     """
 
     def __init__(
-        self, pods: Pods, session: aiohttp.ClientSession, *, silence: float, stall: float, transfer: float
+        self,
+        pods: Pods,
+        session: aiohttp.ClientSession,
+        share: Share,
+        *,
+        silence: float,
+        stall: float,
+        transfer: float,
     ) -> None:
         self._pods = pods
         self._session = session
+        self._share = share
         self._silence = silence
         self._stall = stall
         self._transfer = transfer
@@ -94,7 +105,7 @@ class Monitor:
 
     async def _try_again(self, pod: Pod) -> None:
         """Send requests again to a pod that refused one, if it is up."""
-        if await self._get(pod, "/health") is not None:
+        if await self._is_healthy(pod):
             self._pods.answered(pod)
 
     def _end_transfers(self, pod: Pod) -> None:
@@ -111,39 +122,38 @@ class Monitor:
     async def _fault(self, pod: Pod) -> str:
         """Why a silent pod has failed; empty if it may be computing."""
         watch = self._watches[pod]
-        watch.failures = 0 if await self._get(pod, "/health") is not None else watch.failures + 1
+        watch.failures = 0 if await self._is_healthy(pod) else watch.failures + 1
         if watch.failures >= _PROBES:
             return "hung"
         now = asyncio.get_running_loop().time()
         if watch.failures or now - watch.read_at < self._reading:
             return ""
         watch.read_at, before = now, watch.steps
-        watch.steps = _steps(await self._get(pod, "/metrics") or b"")
+        watch.steps = await _steps(pod, self._share)
         if watch.steps is None or watch.steps != before:
             watch.since = now
         return "stalled" if now - watch.since >= self._stall else ""
 
-    async def _get(self, pod: Pod, path: str) -> bytes | None:
-        """The body of a response; None if there was none in time, or one that is too long."""
+    async def _is_healthy(self, pod: Pod) -> bool:
+        """Whether /health says so in time. The body of its answer does not matter, and is not read."""
         timeout = aiohttp.ClientTimeout(total=self._silence)
-        found = bytearray()
         try:
-            async with self._session.get(pod.url + path, timeout=timeout, allow_redirects=False) as answer:
-                if answer.status != HTTPStatus.OK:
-                    return None
-                async for chunk in answer.content.iter_any():
-                    found += chunk
-                    if len(found) > _LONGEST:
-                        return None
-                return bytes(found)
+            async with self._session.get(f"{pod.url}/health", timeout=timeout, allow_redirects=False) as answer:
+                return answer.status == HTTPStatus.OK
         except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
+            return False
 
 
-def _steps(metrics: bytes) -> float | None:
+async def _steps(pod: Pod, share: Share) -> float | None:
     """The engine's steps, over all engines of a server; None if it does not report them."""
+    found: list[float] = []
+
+    def take(line: bytes) -> None:
+        if name_of(line) == _STEPS:
+            found.append(sample(line).value)
+
     try:
-        found = [sample(line).value for line in metrics.splitlines() if name_of(line) == _STEPS]
+        await fetch_metrics(pod, take, share)
     except UnreadableError:
         return None
     return sum(found) if found else None

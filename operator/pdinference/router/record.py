@@ -17,6 +17,7 @@ from pdinference.api.names import (
     METRIC_QUEUED_REQUESTS,
     Role,
 )
+from pdinference.router.room import ClientAnswers
 from pdinference.router.timing import LatencyMetrics, Timing
 from pdinference.router.tracing import Tracer
 
@@ -140,6 +141,8 @@ class Record:
     Attributes:
         path: The endpoint.
         client: Name of the API key; empty without keys.
+        owner: Who shares limits with other clients: the API key, else the address. Empty for the router's own requests.
+        answers: Room for whole answers to it; None for the router's own requests.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
         fallback: Why D computed the prompt although the request could be split; empty if P did.
@@ -156,6 +159,8 @@ class Record:
     telemetry: Telemetry
     path: str = ""
     client: str = ""
+    owner: str = ""
+    answers: ClientAnswers | None = None
     prefill: str = ""
     decode: str = ""
     fallback: str = ""

@@ -22,6 +22,7 @@ from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.activity import Activity
 from pdinference.router.canary import Canary
+from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
 from pdinference.router.models import Models
@@ -35,11 +36,8 @@ from pdinference.router.verification import Verifier
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
-_HEADER_BYTES: Final = 8192
-_HEADERS: Final = 64
-"""Anyone who can connect can leave this much in an unfinished request, before keys are checked."""
-_IDLE_CLIENT_S: Final = 75.0
 _BACKLOG: Final = 1024
+_OF_STATE: Final = ConnectionLimits(connections=256, heads=2**20)
 _CERTIFICATE_S: Final = 2.0
 _OBJECTS_BETWEEN_SEARCHES: Final = 10_000
 """Python's default is 700, and takes 4 % of the CPU with 200 streams."""
@@ -137,8 +135,9 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.idle.set_function(lambda: activity.idle_seconds)
         telemetry = Telemetry(metrics, Tracer(settings.spans))
         front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
-        monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
         share = Share()
+        times = {"silence": settings.silence, "stall": settings.stall, "transfer": settings.transfer}
+        monitor = Monitor(pods, session, share, **times)
         transfers = Transfers(pods, share)
         mode = settings.verification if settings.rules.handover is not None else "Off"
         verifier = Verifier(pods, Canary(dispatcher, telemetry, share), mode)
@@ -153,7 +152,9 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
         stack.push_async_callback(_cancel, tasks)
-        state = await _server(_state(pods, verifier, metrics), settings.host, settings.state_port, drain_seconds=1.0)
+        state = await _server(
+            _state(pods, verifier, metrics), (settings.host, settings.state_port), _OF_STATE, drain_seconds=1.0
+        )
         stack.push_async_callback(state.cleanup)
         tls = TLSContext()
         if settings.tls_folder is not None:
@@ -161,8 +162,8 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
             tasks.append(asyncio.create_task(_renewed(tls, settings.tls_folder), name="certificate"))
         clients = await _server(
             front.application(),
-            settings.host,
-            settings.port,
+            (settings.host, settings.port),
+            settings.limits.connections,
             drain_seconds=settings.drain_seconds,
             context=tls.context if tls.ready else None,
             unread_seconds=settings.limits.unread_seconds,
@@ -190,32 +191,22 @@ async def _renewed(tls: TLSContext, folder: Path) -> None:
 
 async def _server(
     app: web.Application,
-    host: str,
-    port: int,
+    place: tuple[str, int],
+    limits: ConnectionLimits,
     *,
     drain_seconds: float,
     context: ssl.SSLContext | None = None,
     unread_seconds: float | None = None,
 ) -> web.AppRunner:
     # A client that goes away cancels its request at P and at D.
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handler_cancellation=True,
-        shutdown_timeout=drain_seconds,
-        auto_decompress=False,
-        logger=_ServerLog(logging.getLogger("aiohttp.server")),
-        keepalive_timeout=_IDLE_CLIENT_S,
-        max_line_size=_HEADER_BYTES,
-        max_field_size=_HEADER_BYTES,
-        max_headers=_HEADERS,
-    )
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=drain_seconds)
     await runner.setup()
-    listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
+    listener = socket.create_server(place, family=_family(place[0]), backlog=_BACKLOG)
     if unread_seconds is not None:
         # Connections inherit it. Without it, a client that does not read holds its D pod for ever.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * unread_seconds))
-    await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
+    log = _ServerLog(logging.getLogger("aiohttp.server"))
+    await Site(runner, Connections(limits), log, sock=listener, ssl_context=context, backlog=_BACKLOG).start()
     return runner
 
 
@@ -223,8 +214,8 @@ class _ServerLog(logging.LoggerAdapter[logging.Logger]):
     """Logs requests that are not correct HTTP in one line. aiohttp logs a traceback, and anyone can send them."""
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
-        if isinstance(exc_info, HttpProcessingError):
-            self.info(f"{msg}: %s", *args, exc_info.message.partition("\n")[0])
+        if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
+            self.info(f"{msg}: %s", *args, str(exc_info).partition("\n")[0])
         else:
             super().exception(msg, *args, exc_info=exc_info, **more)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
@@ -17,11 +17,12 @@ from multidict import CIMultiDict, MultiMapping
 from pdinference.api.names import HEADER_SHOULD_RETRY, Role
 from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
-from pdinference.router.bodies import Bodies, FullError
+from pdinference.router.bodies import Bodies
 from pdinference.router.calls import FORMS, GET, POST, REQUEST_ID, Call, MalformedError, read_call, read_form
+from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
 from pdinference.router.errors import problem
-from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
@@ -29,7 +30,9 @@ from pdinference.router.models import PATH as MODELS
 from pdinference.router.models import Models
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
+from pdinference.router.room import Answers, FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
+from pdinference.router.untrusted import NotJsonError, check_text
 
 _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
@@ -47,21 +50,27 @@ _CLIENT_CLOSED: Final = 499
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on what clients send.
+    """Limits on what clients send, and on what is held for them.
 
     Attributes:
         body: Bytes of a body.
-        bodies: Bytes of all bodies that are held.
+        bodies: Bytes of all bodies that are held, which clients share.
+        answers: Bytes of all answers that are held as a whole, which clients share, and pods.
         body_seconds: Seconds until the body has come.
-        requests: Number of requests at a time.
+        room_seconds: Seconds for which a body or an answer waits for room.
+        requests: Number of requests at a time, which clients share.
         unread_seconds: Time in which a client has to read something of what was sent to it.
+        connections: Limits before a request is complete.
     """
 
     body: int = 16 * 2**20
-    bodies: int = 48 * 2**20
+    bodies: int = 144 * 2**20
+    answers: int = 112 * 2**20
     body_seconds: float = 60.0
-    requests: int = 4096
+    room_seconds: float = 10.0
+    requests: int = 5500
     unread_seconds: float = 60.0
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 _Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
@@ -86,16 +95,18 @@ class Front:
         self._keys = keys
         self._models = models
         self._telemetry = telemetry
-        self._limits = limits
-        self._bodies = Bodies(longest=limits.body, most=limits.bodies, seconds=limits.body_seconds)
-        self._running = 0
+        room = Room(limits.bodies, limits.room_seconds)
+        self._bodies = Bodies(longest=limits.body, room=room, seconds=limits.body_seconds)
+        self._answers = Answers(limits.answers, limits.room_seconds)
+        self._places = Shares(limits.requests)
         self._leaving = False
 
     def leave(self) -> None:
         """From now on, close each connection after its next response, so that clients connect to another router pod."""
         self._leaving = True
 
-    async def _close_when_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
+    async def _prepare(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.popall("Server", None)
         if self._leaving:
             response.force_close()
             # aiohttp has set its headers before this hook. A client that does not see it may send its next request on
@@ -104,8 +115,8 @@ class Front:
 
     def application(self) -> web.Application:
         """The routes. Every other path or method is 404."""
-        app = web.Application()
-        app.on_response_prepare.append(self._close_when_leaving)
+        app = web.Application(middlewares=[_as_json])
+        app.on_response_prepare.append(self._prepare)
         app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
         app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])
         app.add_routes([web.get(path, self._health, expect_handler=_invite) for path in _HEALTH])
@@ -165,17 +176,16 @@ class Front:
             if self._keys is not None:
                 record.client = self._keys.name(request.headers)
                 stack.enter_context(self._keys.request(record.client))
-            if self._running >= self._limits.requests:
-                raise FullError
-            self._running += 1
-            try:
+            record.owner = f"key {record.client}" if self._keys is not None else _address(request)
+            record.answers = self._answers.of(record.owner)
+            with self._places.one(record.owner):
                 yield
-            finally:
-                self._running -= 1
 
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
-            async with self._bodies.body(request) as body:
+            async with self._bodies.body(request, record.owner) as body:
+                if request.path not in FORMS:
+                    await check_text(body)
                 call = await self._call(request, body, record)
                 with self._activity.request():
                     return await self._sent(request, call, record)
@@ -185,6 +195,8 @@ class Front:
             response = _error(error.status, str(error), record)
             response.headers[HEADER_SHOULD_RETRY] = "false"
             return response, "poison"
+        except NotJsonError as error:
+            return _error(HTTPStatus.BAD_REQUEST, f"The body is not JSON, or too large: {error}", record), "malformed"
         except UnavailableError as error:
             return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
@@ -208,7 +220,7 @@ class Front:
         async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
             headers = _headers(answer.headers, record)
             if isinstance(answer, Whole):
-                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+                return await _written(request, answer, headers), "answered"
             if record.timing is not None:
                 record.timing.came()
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
@@ -262,7 +274,8 @@ class Front:
         ):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
-                    answer = await sent.begin("GET", request.path, {REQUEST_ID: record.request_id}, None)
+                    path, headers = request.path, {REQUEST_ID: record.request_id}
+                    answer = await sent.begin("GET", path, headers, None, longest=LONGEST_REPORT)
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
@@ -278,6 +291,30 @@ async def _invite(request: web.Request) -> None:
     if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the response has not begun
+
+
+async def _written(request: web.Request, answer: Whole, headers: Mapping[str, str]) -> web.StreamResponse:
+    """The response with a whole answer, after all of it has been sent: until then it takes room."""
+    response = web.Response(status=answer.status, headers=headers, body=answer.body)
+    await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+def _address(request: web.Request) -> str:
+    """The address that a request comes from."""
+    return owner_of(None if request.transport is None else request.transport.get_extra_info("peername"))
+
+
+@web.middleware
+async def _as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """What aiohttp answers itself, in the form of the endpoint's API."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.json_response(problem(request.path, error.status, error.reason), status=error.status)
 
 
 async def _unknown(request: web.Request) -> web.Response:

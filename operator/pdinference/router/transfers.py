@@ -178,7 +178,8 @@ async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -
     host, _, port = pod.observed.address.rpartition(":")
     if not port:
         raise UnreadableError(Reason.UNREACHABLE, "the pod has no address any more")
-    await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+    async with share.connections:
+        await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
 
 
 def _of_decode(found: Sample) -> Counter | None:
