@@ -124,7 +124,7 @@ class Call:
         """
         if self.found is not None:
             return self.found.copy()
-        members = decoded(self.body, dict[str, msgspec.Raw])
+        members: dict[str, msgspec.Raw] = decoded(self.body, dict[str, msgspec.Raw])
         return {name: value for name, value in members.items() if not is_internal(name)}
 
     def for_prefill(self, params: TransferParams | None, more: Mapping[str, Any]) -> bytes:

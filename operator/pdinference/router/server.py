@@ -274,8 +274,8 @@ class Front:
         ):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
-                    path, headers = request.path, {REQUEST_ID: record.request_id}
-                    answer = await sent.begin("GET", path, headers, None, longest=LONGEST_REPORT)
+                    named = {REQUEST_ID: record.request_id}
+                    answer = await sent.begin("GET", request.path, named, None, longest=LONGEST_REPORT)
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
