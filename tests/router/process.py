@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Routing:
     parameter: Engine
     decode: Engine
     port: int
-    pid: int
+    process: Process
 
     @property
     def url(self) -> str:
@@ -30,11 +31,11 @@ class Routing:
 
     def memory(self, name: str = "VmRSS") -> int:
         """Bytes in memory now (`VmRSS`), or at most since `forget_peak` (`VmHWM`)."""
-        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
     def forget_peak(self) -> None:
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 @asynccontextmanager
@@ -58,7 +59,7 @@ async def routing(*more: str, files: int = 1024) -> AsyncIterator[Routing]:
         line += [f"--state-port={state}", "--drain-seconds=1", "--no-log-requests", *pods, *more]
         router = await asyncio.create_subprocess_exec("sh", "-c", f'ulimit -S -n {files}; exec "$@"', "-", *line)
         stack.push_async_callback(router.wait)
-        stack.callback(router.terminate)
+        stack.callback(_end, router)
 
         async def ready() -> bool:
             try:
@@ -68,4 +69,9 @@ async def routing(*more: str, files: int = 1024) -> AsyncIterator[Routing]:
                 return False
 
         await until(ready, "the router is ready")
-        yield Routing(client, *engines, port, router.pid)
+        yield Routing(client, *engines, port, router)
+
+
+def _end(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()

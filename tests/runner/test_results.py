@@ -109,3 +109,13 @@ def test_two_runners_do_not_write_at_once(tmp_path: Path) -> None:
         Results(tmp_path, "a")
     first.close()
     Results(tmp_path, "a").close()
+
+
+def test_strikes_are_known_to_the_next_runner(tmp_path: Path) -> None:
+    for _ in range(2):
+        results = Results(tmp_path, "a")
+        results.strike("one")
+        results.close()
+    with (tmp_path / "suspects.jsonl").open("ab") as file:
+        file.write(b'{"custom_id":"tw')  # a runner that was killed
+    assert Results(tmp_path, "a").done.strikes == {"one": 2}

@@ -119,7 +119,7 @@ async def test_while_the_service_is_away_no_request_is_given_up(service: FakeSer
 
 
 async def test_a_service_that_comes_back_in_time_answers(service: FakeService) -> None:
-    seen = iter([False, False, True])
+    seen = iter([False, False, True, True])
     service.is_ready = lambda: next(seen)
     service.fault = lambda _, times: web.Response(status=503) if times <= 3 else None
     assert (await send(service, patience_s=60)).answered
@@ -138,5 +138,14 @@ async def test_a_request_that_brings_the_service_down_each_time_is_given_up(serv
     service.fault = lambda *_: web.Response(status=500)
     service.is_ready = readiness
     found = await send(service, patience_s=30)
-    assert not found.answered
-    assert service.asked["prompt 1"] == 9
+    assert found.error is not None
+    assert found.error.code == "service_stopped"
+    assert service.asked["prompt 1"] == 6
+
+
+async def test_a_request_that_must_not_be_repeated_is_given_up(service: FakeService) -> None:
+    service.fault = lambda *_: web.Response(status=502, headers={"X-Should-Retry": "false"})
+    found = await send(service)
+    assert found.response is not None
+    assert found.response.status_code == 502
+    assert service.asked["prompt 1"] == 1

@@ -20,7 +20,9 @@ ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
 OUTPUT, ERRORS = "output.jsonl", "errors.jsonl"
 IDENTITY = "batch.json"
 """File with the identity of the batch."""
-WRITTEN = (OUTPUT, ERRORS, IDENTITY)
+SUSPECTS = "suspects.jsonl"
+"""File with the requests during which the service stopped. There is none while it has not."""
+WRITTEN = (OUTPUT, ERRORS, IDENTITY, SUSPECTS)
 """Files in the output folder."""
 
 

@@ -25,6 +25,7 @@ from pdinference.router.canary import Canary
 from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
+from pdinference.router.leaving import LEAVE_S
 from pdinference.router.models import Models
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
@@ -41,8 +42,6 @@ _OF_STATE: Final = ConnectionLimits(connections=256, heads=2**20)
 _CERTIFICATE_S: Final = 2.0
 _OBJECTS_BETWEEN_SEARCHES: Final = 10_000
 """Python's default is 700, and takes 4 % of the CPU with 200 streams."""
-_LEAVE_S: Final = 3.0
-"""Time in which clients with a connection that is kept open learn to open another one, which goes to another pod."""
 
 Discover = Callable[[], Coroutine[None, None, None]]
 """Keeps the pods up to date, until it is cancelled."""
@@ -113,7 +112,7 @@ async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
         if stopping not in done:
             raise RuntimeError(f"task {done.pop().get_name()} has ended")
         front.leave()
-        await asyncio.sleep(_LEAVE_S)
+        await asyncio.sleep(LEAVE_S)
 
 
 def _prepare_process() -> None:
@@ -169,6 +168,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
             unread_seconds=settings.limits.unread_seconds,
         )
         stack.push_async_callback(clients.cleanup)
+        stack.push_async_callback(front.leaving.last_requests, clients, settings.drain_seconds)
         stack.callback(dispatcher.end)
         yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave, tuple(tasks))
 

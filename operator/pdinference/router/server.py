@@ -25,6 +25,7 @@ from pdinference.router.errors import problem
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.leaving import Leaving
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.models import PATH as MODELS
 from pdinference.router.models import Models
@@ -78,7 +79,11 @@ _Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, st
 
 
 class Front:
-    """Handles the requests of clients."""
+    """Handles the requests of clients.
+
+    Attributes:
+        leaving: The connections of clients while the process ends.
+    """
 
     def __init__(
         self,
@@ -99,23 +104,19 @@ class Front:
         self._bodies = Bodies(longest=limits.body, room=room, seconds=limits.body_seconds)
         self._answers = Answers(limits.answers, limits.room_seconds)
         self._places = Shares(limits.requests)
-        self._leaving = False
+        self.leaving = Leaving()
 
     def leave(self) -> None:
         """From now on, close each connection after its next response, so that clients connect to another router pod."""
-        self._leaving = True
+        self.leaving.begun = True
 
-    async def _prepare(self, _request: web.Request, response: web.StreamResponse) -> None:
+    async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.popall("Server", None)
-        if self._leaving:
-            response.force_close()
-            # aiohttp has set its headers before this hook. A client that does not see it may send its next request on
-            # the connection that is being closed.
-            response.headers["Connection"] = "close"
+        await self.leaving.mark(request, response)
 
     def application(self) -> web.Application:
         """The routes. Every other path or method is 404."""
-        app = web.Application(middlewares=[_as_json])
+        app = web.Application(middlewares=[self.leaving.middleware, _as_json])
         app.on_response_prepare.append(self._prepare)
         app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
         app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])

@@ -12,8 +12,8 @@ from typing import Any
 
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, WRITTEN
-from pdinference.runner.done import Done, InvalidOutputLineError
+from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, SUSPECTS, WRITTEN
+from pdinference.runner.done import Done, InvalidOutputLineError, suspect_line
 from pdinference.runner.lines import BatchRequestOutput
 from pdinference.runner.results import (
     ForeignOutputError,
@@ -93,6 +93,16 @@ class ConfigMapStore:
                 fitting,
             )
 
+    async def strike(self, custom_id: str) -> None:
+        """Write a line of the suspects, if it fits.
+
+        Raises:
+            OutputAwayError: The API server rejected the request.
+        """
+        data = {**self._data, SUSPECTS: self._data.get(SUSPECTS, "") + suspect_line(custom_id).decode()}
+        if _size(data) <= MOST_BYTES:
+            await self._write(data)
+
     async def _claim(self, identity: str) -> None:
         note = json.dumps({"identity": identity})
         found = self._data.get(IDENTITY)
@@ -163,6 +173,8 @@ def _done(data: Mapping[str, str]) -> Done:
             for line in data.get(key, "").split("\n"):
                 if line:
                     done.add(line, answered=answered)
+        for line in data.get(SUSPECTS, "").split("\n"):
+            done.add_strike(line)
     except InvalidOutputLineError as error:
         raise ForeignOutputError(
             f"The ConfigMap has a line that is not batch output ({error}). Give this batch another "

@@ -1,6 +1,11 @@
 """The requests that already have a line in the output of an earlier run."""
 
+from collections import Counter
+from contextlib import suppress
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from pdinference.api.plain_text import plain
 from pdinference.runner.ids import IdSet
@@ -16,7 +21,18 @@ class _Line(msgspec.Struct):
     line: int | None = None
 
 
+class _Suspect(msgspec.Struct):
+    custom_id: Annotated[str, Meta(max_length=512)]
+
+
 _LINE = msgspec.json.Decoder(_Line)
+_SUSPECT = msgspec.json.Decoder(_Suspect)
+MOST_SUSPECTS = 10_000
+
+
+def suspect_line(custom_id: str) -> bytes:
+    """A line of the suspects."""
+    return msgspec.json.encode(_Suspect(custom_id)) + b"\n"
 
 
 class Done:
@@ -27,6 +43,7 @@ class Done:
         lines: Numbers of input lines that are not requests and have an error line.
         completed: Number of completed requests.
         failed: Number of failed requests.
+        strikes: By custom_id of a suspect: how often the service stopped while it had the request.
     """
 
     def __init__(self) -> None:
@@ -34,6 +51,7 @@ class Done:
         self.lines: set[int] = set()
         self.completed = 0
         self.failed = 0
+        self.strikes: Counter[str] = Counter()
 
     def add(self, line: bytes | str, *, answered: bool) -> None:
         """Add a line of the output.
@@ -51,6 +69,12 @@ class Done:
             raise InvalidOutputLineError("there are more lines than a batch can have")
         self.completed += answered
         self.failed += not answered
+
+    def add_strike(self, line: bytes | str) -> None:
+        """Add a line of the suspects. One that is not complete, or one too many, counts nothing."""
+        if len(self.strikes) < MOST_SUSPECTS:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.strikes[_SUSPECT.decode(line).custom_id] += 1
 
     def _is_new(self, found: _Line) -> bool:
         if found.line is not None:

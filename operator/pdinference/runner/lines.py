@@ -124,7 +124,7 @@ class BatchResponseData(msgspec.Struct):
     body: Any
 
 
-ErrorCode = Literal["invalid_line", "timeout", "connection_error", "invalid_answer"]
+ErrorCode = Literal["invalid_line", "timeout", "connection_error", "invalid_answer", "service_stopped"]
 """Error codes of requests without a response, as in docs/batch.md."""
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
-from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT
+from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, SUSPECTS
 from pdinference.regular_files import require_regular, require_within
-from pdinference.runner.done import Done, InvalidOutputLineError
+from pdinference.runner.done import MOST_SUSPECTS, Done, InvalidOutputLineError, suspect_line
 from pdinference.runner.lines import LONGEST_OUTPUT_LINE, BatchRequestOutput
 
 _NEW = "batch.new"
+_LONGEST_SUSPECT = 8192
 _IDENTITY_LIMITS = Limits(size=4096, depth=4)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags to open files without following links, which could leave the folder, and without blocking on a FIFO."""
@@ -81,6 +82,7 @@ class Results:
             self.done = Done()
             _read_done(self._output, self.done, OUTPUT, answered=True)
             _read_done(self._errors, self.done, ERRORS, answered=False)
+            _read_suspects(self._folder, self.done)
             self._files = files.pop_all()
 
     def append(self, lines: Iterable[BatchRequestOutput]) -> None:
@@ -94,6 +96,14 @@ class Results:
             if written:
                 file.flush()
                 os.fsync(file.fileno())
+
+    def strike(self, custom_id: str) -> None:
+        """Write a line of the suspects, and sync it to disk."""
+        descriptor = _opened_regular(self._folder, SUSPECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(suspect_line(custom_id))
+            file.flush()
+            os.fsync(file.fileno())
 
     def close(self) -> None:
         """Close the files and release the lock of the folder."""
@@ -204,6 +214,18 @@ def _read_done(file: BinaryIO, done: Done, name: str, *, answered: bool) -> None
         ) from None
     file.truncate(good)
     os.fsync(file.fileno())
+
+
+def _read_suspects(folder: int, done: Done) -> None:
+    try:
+        descriptor = _opened_regular(folder, SUSPECTS, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        for _ in range(2 * MOST_SUSPECTS):
+            if not (line := file.readline(_LONGEST_SUSPECT)):
+                return
+            done.add_strike(line)
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:

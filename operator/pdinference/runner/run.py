@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -22,6 +22,7 @@ from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOu
 from pdinference.runner.room import Room, Share
 from pdinference.runner.sending import KeyRefusedError, Sender, Service, ServiceAwayError
 from pdinference.runner.stores import ConfigMapName, Store, opened
+from pdinference.runner.suspects import Suspects
 
 _LOG = logging.getLogger(__name__)
 _METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator reads the metrics from outside the pod
@@ -113,7 +114,7 @@ async def _work(task: Task, progress: Progress) -> None:
         progress.completed, progress.failed = done.completed, done.failed
         _LOG.info("%d requests, %d of them done before", found.total, done.completed + done.failed)
         todo = requests(task.source, found, ids=done.ids, lines=done.lines, within=task.input_root)
-        await _send_all(task, access, _Queue(todo, task.service), _Keeper(store, progress))
+        await _send_all(task, access, _Queue(todo, task.service), _Keeper(store, progress), done.strikes)
 
 
 async def _surveyed(task: Task) -> Survey:
@@ -124,14 +125,14 @@ async def _surveyed(task: Task) -> Survey:
         stopped.set()  # a thread cannot be cancelled, so it must end by itself
 
 
-async def _send_all(task: Task, access: Access, queue: "_Queue", keeper: "_Keeper") -> None:
+async def _send_all(task: Task, access: Access, queue: "_Queue", keeper: "_Keeper", strikes: Mapping[str, int]) -> None:
     connector = Connector(limit=task.concurrency)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
             asyncio.TaskGroup() as senders,
         ):
-            sender = Sender(session, task.service, access)
+            sender = Sender(session, task.service, access, Suspects(strikes, keeper.strike))
             for _ in range(task.concurrency):
                 senders.create_task(_send(sender, queue, keeper))
     except ExceptionGroup as group:
@@ -201,6 +202,11 @@ class _Keeper:
             lines, self._waiting = self._waiting, []
             if lines:  # otherwise another task has written the line
                 await self._write(lines)
+
+    async def strike(self, custom_id: str) -> None:
+        """Store that the service stopped while it had a request. Returns when it is stored."""
+        async with self._busy:
+            await _to_its_end(self._store.strike(custom_id))
 
     async def _write(self, lines: Sequence[BatchRequestOutput]) -> None:
         try:

@@ -9,15 +9,16 @@ from typing import Any
 
 import aiohttp
 
+from pdinference.api.names import HEADER_SHOULD_RETRY
 from pdinference.runner.access import Access
 from pdinference.runner.answers import HEADERS, InvalidAnswerError, answered, failed
 from pdinference.runner.lines import BatchRequestOutput, PreparedRequest
 from pdinference.runner.room import Share
+from pdinference.runner.suspects import MOST_STRIKES, Suspects
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
-_ROUNDS = 3
 _PROBE_S = 2.0
 _KEPT = "The stored responses are kept."
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=10)
@@ -77,7 +78,10 @@ class _Attempt:
 class Sender:
     """Sends requests to one service."""
 
-    def __init__(self, session: aiohttp.ClientSession, service: Service, access: Access) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, service: Service, access: Access, suspects: Suspects | None = None
+    ) -> None:
+        self._suspects = suspects or Suspects()
         self._session = session
         self._service = service
         self._access = access
@@ -86,8 +90,8 @@ class Sender:
     async def send(self, request: PreparedRequest, share: Share) -> BatchRequestOutput:
         """The output line for a request.
 
-        A request fails only while the service is ready: otherwise the error may not depend on the request. The number
-        of rounds is limited, because the request itself may crash the service.
+        A request fails only while the service is ready: otherwise the error may not depend on the request. If the
+        service stops twice while it has the request, the request fails, too: it may be why.
 
         Args:
             request: The request.
@@ -97,12 +101,20 @@ class Sender:
             ServiceAwayError: The service is not ready for longer than `patience_s`.
             KeyRefusedError: It rejects the API key for longer than that.
         """
-        for _ in range(_ROUNDS):
-            attempt = await self._round(request, share)
-            if attempt.settled or await self._ready():
-                break
-            await self._until_ready(attempt)
-        return attempt.line
+        strikes = self._suspects.strikes(request.custom_id)
+        while strikes < MOST_STRIKES:
+            async with self._suspects.turn(request.custom_id):
+                if strikes:
+                    await self._until_ready("it stopped before")
+                attempt = await self._round(request, share)
+                if attempt.settled or await self._ready():
+                    return attempt.line
+                strikes = await self._suspects.strike(request.custom_id)
+            if strikes < MOST_STRIKES:
+                await self._until_ready(_reason(attempt.line))
+        return failed(
+            request.custom_id, "service_stopped", f"the service stopped {strikes} times while it had this request"
+        )
 
     async def _round(self, request: PreparedRequest, share: Share) -> _Attempt:
         """Send a request, with retries and exponential backoff after transient errors."""
@@ -149,7 +161,8 @@ class Sender:
                     raise self._key_refused()
                 line = await answered(request, answer, share)
                 limited = answer.status == HTTPStatus.TOO_MANY_REQUESTS and "Retry-After" in answer.headers
-                return _Attempt(line, answer.status not in _PASSING, _asked_pause(answer.headers), limited)
+                settled = answer.status not in _PASSING or answer.headers.get(HEADER_SHOULD_RETRY) == "false"
+                return _Attempt(line, settled, _asked_pause(answer.headers), limited)
         except TimeoutError:
             return _Attempt(failed(request.custom_id, "timeout", f"no answer within {self._service.timeout_s:g} s"))
         except aiohttp.ClientSSLError as error:
@@ -173,14 +186,14 @@ class Sender:
             f"the Secret is that of spec.router.apiKeys of the PDInference, and create the PDBatch again. {_KEPT}"
         )
 
-    async def _until_ready(self, last: _Attempt) -> None:
+    async def _until_ready(self, reason: str) -> None:
         try:
             async with asyncio.timeout(self._service.patience_s):
                 while not await self._ready():  # noqa: ASYNC110 - a remote service cannot set an event
                     await asyncio.sleep(_PROBE_S)
         except TimeoutError:
             raise ServiceAwayError(
-                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. "
+                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {reason}. "
                 f"Check whether the PDInference exists, is Ready and still has this URL. {_KEPT}"
             ) from None
 

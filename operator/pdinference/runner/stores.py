@@ -33,6 +33,9 @@ class Store(Protocol):
     async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
         """Write lines. Returns when they are stored durably."""
 
+    async def strike(self, custom_id: str) -> None:
+        """Write that the service stopped while it had this request. Returns when that is stored durably."""
+
 
 class _FolderStore:
     """A folder, written in threads."""
@@ -43,6 +46,9 @@ class _FolderStore:
 
     async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
         await asyncio.to_thread(self._results.append, lines)
+
+    async def strike(self, custom_id: str) -> None:
+        await asyncio.to_thread(self._results.strike, custom_id)
 
 
 @asynccontextmanager
