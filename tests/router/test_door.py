@@ -161,6 +161,17 @@ async def test_a_body_waits_for_room() -> None:
         assert [(await one)[0] for one in (first, second)] == [200, 200]
 
 
+async def test_whole_answers_wait_for_room() -> None:
+    """They come at a time, and none waits half held for the others."""
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=b'{"a":"%b"}' % (b"b" * 2**20), content_type="application/json")
+
+    async with fleet("p", "d", limits=Limits(answers=3 * 2**20, room_seconds=30)) as world:
+        world["d"].fault = large
+        assert [one[0] for one in await asyncio.gather(*(world.post() for _ in range(8)))] == [200] * 8
+
+
 async def test_slow_bodies_of_one_client_leave_room_for_others() -> None:
     body = 2_000_000
     async with fleet("p", "d", limits=Limits(body=body, bodies=8_000_000, room_seconds=0.1)) as world:
