@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pdinference.cli import main
 from pdinference.models.errors import ModelFilesError
-from pdinference.models.files.safetensors import read_header
+from pdinference.models.files.safetensors import Allowance, read_header
 from pdinference.models.folder import Expected, check_folder
 from tests.models.written_files import (
     CONFIG,
@@ -208,7 +208,7 @@ def test_a_hundred_gigabytes_are_judged_without_reading_them(tmp_path: Path) -> 
 def header_size(file: Path) -> int | str:
     """The size of the file according to its header, or the problem of the header."""
     try:
-        header = read_header(file)
+        header = read_header(file, Allowance())
     except ModelFilesError as error:
         return str(error)
     assert header is not None

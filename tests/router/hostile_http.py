@@ -109,7 +109,7 @@ _MISFRAMED: Final = (
     (b"Content-Length: 35\nX: a",),
     (b": 35",),
     (b"X",),
-    (b"X: " + b"a" * 20_000,),
+    (b"X: " + b"a" * 40_000,),
     tuple(b"X%d: a" % number for number in range(200)),
 )
 _MISCHUNKED: Final = (
@@ -279,6 +279,13 @@ def _headers(chance: random.Random, name: str) -> Case:
     return Case(_torn(chance, request(name, GOOD, *more)), 1)
 
 
+def _long_head(chance: random.Random, name: str) -> Case:
+    """A head near its limit, in one header or many, complete or not."""
+    length, count = chance.choice(((30_000, 1), (33_000, 1), (300, 90), (300, 127), (3, 140), (9_000, 3), (9_000, 4)))
+    sent = request(name, GOOD, *(b"X%d: %b" % (number, b"a" * length) for number in range(count)))
+    return Case(_torn(chance, sent[: chance.choice((len(sent), len(sent) - 40, 20_000))]), 1)
+
+
 _VALUES: Final = (
     b"null",
     b"true",
@@ -424,6 +431,7 @@ _KINDS: Final[Sequence[Callable[[random.Random, str], Case]]] = (
     _hidden_in_a_body,
     _target,
     _headers,
+    _long_head,
     _json,
     _json,
     _pipelined,

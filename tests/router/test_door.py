@@ -4,6 +4,7 @@ import asyncio
 import logging
 import tracemalloc
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -11,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from pdinference.router.bodies import Bodies
+from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.relay import Relay
 from pdinference.router.room import Room
 from pdinference.router.server import Limits
@@ -144,6 +146,68 @@ async def test_bytes_of_all_bodies_are_limited() -> None:
         world["d"].go_on.set()
         assert (await asked)[0] == 200
         assert (await world.post(large))[0] == 200
+
+
+async def test_a_body_waits_for_room() -> None:
+    async with fleet("p", "d", limits=Limits(body=2_000_000, bodies=4_000_000, room_seconds=30)) as world:
+        world["d"].go_on.clear()
+        large = {"prompt": "a" * 1_900_000}
+        first = asyncio.create_task(world.post(large))
+        await world["d"].arrived.wait()
+        second = asyncio.create_task(world.post(large))
+        assert (await world.client.get(f"{world.url}/v1/models")).status == 200
+        assert len(world["p"].raw) + len(world["d"].raw) == 3
+        world["d"].go_on.set()
+        assert [(await one)[0] for one in (first, second)] == [200, 200]
+
+
+async def test_whole_answers_wait_for_room() -> None:
+    """They come at a time, and none waits half held for the others."""
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=b'{"a":"%b"}' % (b"b" * 2**20), content_type="application/json")
+
+    async with fleet("p", "d", limits=Limits(answers=3 * 2**20, room_seconds=30)) as world:
+        world["d"].fault = large
+        assert [one[0] for one in await asyncio.gather(*(world.post() for _ in range(8)))] == [200] * 8
+
+
+async def test_slow_bodies_of_one_client_leave_room_for_others() -> None:
+    body = 2_000_000
+    async with fleet("p", "d", limits=Limits(body=body, bodies=8_000_000, room_seconds=0.1)) as world:
+        host, _, port = world.url.removeprefix("http://").partition(":")
+        slow = []
+        for _ in range(6):
+            reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+            writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % body + b"{" * (body // 2))
+            slow.append((reader, writer))
+        refused = await asyncio.wait_for(slow[-1][0].readline(), 20)
+        assert b" 503 " in refused, "the client that is slow gets no more room"
+        assert (await world.post({"prompt": "a" * 1_000_000}))[0] == 200
+        for _, writer in slow:
+            writer.transport.abort()
+
+
+async def test_a_body_that_comes_too_slowly_is_given_up(world: Fleet) -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    async with world.client.post(f"{world.url}/v1/completions", data=slow()) as answer:
+        assert answer.status == 408
+
+
+@pytest.mark.parametrize(("memory", "mebibytes"), [(None, 144), (256, 21), (512, 58), (4096, 656)])
+def test_limits_follow_the_memory_of_the_container(memory: int | None, mebibytes: int) -> None:
+    assert limits_of(memory and memory * 2**20).bodies // 2**20 == mebibytes
+
+
+@pytest.mark.parametrize(("text", "limit"), [("max\n", None), ("536870912\n", 2**29), ("9223372036854771712\n", None)])
+def test_the_memory_of_the_container(tmp_path: Path, text: str, limit: int | None) -> None:
+    assert memory_limit(tmp_path) is None
+    (tmp_path / "memory.max").write_text(text, encoding="ascii")
+    assert memory_limit(tmp_path) == limit
 
 
 class InPieces:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.files.json_files import MOST_FILES
 from pdinference.models.files.local_files import files_in_folder, indexed_files, read_config
-from pdinference.models.files.safetensors import read_header, refuse_pointer
+from pdinference.models.files.safetensors import Allowance, read_header, refuse_pointer
 from pdinference.models.files.torch_files import refuse_cut_off
 from pdinference.models.files.weight_files import SAFETENSORS, weight_files
 
@@ -128,7 +129,7 @@ def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int
             f"{folder} has no weights, neither safetensors nor others. It contains {_listed(names)}. Copy the complete "
             "model to it."
         )
-    _require(_check_whole, files)
+    _require(partial(_check_whole, Allowance()), files)
     return len(files)
 
 
@@ -149,8 +150,8 @@ def _require(check: Callable[[Path], object], files: Collection[Path]) -> None:
         raise ModelFilesError(problems[0] + more)
 
 
-def _check_whole(file: Path) -> None:
-    header = read_header(file)
+def _check_whole(allowance: Allowance, file: Path) -> None:
+    header = read_header(file, allowance)
     if header is None:
         return
     wanted = header.size

@@ -240,15 +240,20 @@ class Exchange:
         found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
         return Whole(response.status, response.headers, found)
 
+    async def _hold(self, length: int, longest: int) -> None:
+        """Hold room for so many bytes of an answer."""
+        if length > longest:
+            raise PodFailure("answer_too_large")
+        for holding in self._holdings:
+            await holding.grow(max(0, length - holding.bytes))
+
     async def _read(self, response: aiohttp.ClientResponse, longest: int) -> bytes:
         """A whole answer. It is held until the exchange ends."""
         found = bytearray()
+        await self._hold(response.content_length or 0, longest)  # answers must not wait half held
         async for chunk in response.content.iter_any():
             self.pod.heard()
-            if len(found) + len(chunk) > longest:
-                raise PodFailure("answer_too_large")
-            for holding in self._holdings:
-                await holding.grow(len(chunk))
+            await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)
 

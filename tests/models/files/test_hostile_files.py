@@ -17,9 +17,10 @@ from pdinference.cli import main
 from pdinference.models.adapters import facts_in_folder, facts_of_adapters
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
+from pdinference.models.files import safetensors as headers
 from pdinference.models.files.local_files import indexed_files, read_config
 from pdinference.models.files.paths import MANIFEST
-from pdinference.models.files.safetensors import read_header
+from pdinference.models.files.safetensors import Allowance, read_header
 from pdinference.models.files.stored_files import read_weights
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
@@ -101,6 +102,27 @@ def test_a_header_that_is_too_large_is_left_to_vllm(tmp_path: Path) -> None:
         assert check_folder(tmp_path, Expected()) == 1
         assert read_weights(tmp_path) is None
     assert "checkpoint" not in facts_of_folder(tmp_path)
+
+
+def test_headers_of_many_files_are_parsed_up_to_a_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty of 12 MiB took 40 s."""
+    (tmp_path / "config.json").write_bytes(CONFIG)
+    first = tmp_path / "model-00001-of-00040.safetensors"
+    first.write_bytes(tensors(0, __metadata__={"a": "b" * 12 * MIB}))
+    for number in range(2, 41):
+        os.link(first, tmp_path / f"model-{number:05}-of-00040.safetensors")
+    parsed: list[int] = []
+    parse = headers.parsed_header
+
+    def counted(text: bytes) -> headers.Header:
+        parsed.append(len(text))
+        return parse(text)
+
+    monkeypatch.setattr(headers, "parsed_header", counted)
+    for look in (lambda: check_folder(tmp_path, Expected()), lambda: read_weights(tmp_path)):
+        parsed.clear()
+        look()
+        assert sum(parsed) <= 64 * MIB
 
 
 def test_sizes_that_no_model_has_are_not_known(tmp_path: Path) -> None:
@@ -241,7 +263,7 @@ def looked_at(folder: Path) -> None:
         lambda: check_folder(folder, Expected()),
         lambda: facts_of_folder(folder),
         lambda: facts_in_folder("a/b", folder),
-        lambda: read_header(folder / FIRST),
+        lambda: read_header(folder / FIRST, Allowance()),
     ):
         try:
             look()

@@ -12,7 +12,7 @@ from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.files.json_files import CONFIG, INDEX, MOST_FILES, read_measured, read_object
 from pdinference.models.files.paths import is_within
-from pdinference.models.files.safetensors import Header, read_header, refuse_pointer
+from pdinference.models.files.safetensors import Allowance, Header, read_header, refuse_pointer
 from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles, weight_files
 from pdinference.planning.memory import Headers, TensorHeader
 
@@ -74,8 +74,9 @@ def headers_in_folder(folder: Path, files: WeightFiles) -> Headers | None:
         ModelFilesError: A file is missing or damaged.
     """
     tensors: dict[str, TensorHeader] = {}
+    allowance = Allowance()
     for name in files.names:
-        header = read_header(folder / name)
+        header = read_header(folder / name, allowance)
         if header is None or len(tensors) + len(header.tensors) > MOST_TENSORS:
             return None
         tensors |= planned(header)

@@ -68,8 +68,26 @@ class Header(NamedTuple):
     size: int
 
 
-def read_header(file: Path) -> Header | None:
+class Allowance:
+    """Bytes of headers that are parsed of one model. One with 200,000 tensors has 25 MiB, in any number of files."""
+
+    def __init__(self, most: int = 64 * MIB) -> None:
+        self._left = most
+        self._lock = Lock()
+
+    def take(self, length: int) -> bool:
+        """Whether another header may be parsed."""
+        with self._lock:
+            self._left -= length
+            return self._left >= 0
+
+
+def read_header(file: Path, allowance: Allowance) -> Header | None:
     """Read the header of one file. The size of the file is not checked.
+
+    Args:
+        file: The file.
+        allowance: What the headers of the model may have together.
 
     Returns:
         The header; None if it exceeds the limits.
@@ -85,7 +103,7 @@ def read_header(file: Path) -> Header | None:
             raise ModelFilesError(f"{file} is not a safetensors file: its header would have {length:,} bytes.")
         if length == 0 or LENGTH.size + length > there:
             raise ModelFilesError(f"{file} is truncated within its header, after {there:,} bytes. Copy it again.")
-        if length > HEADER.size:
+        if length > HEADER.size or not allowance.take(length):
             return None
         try:
             if length <= _SMALL:

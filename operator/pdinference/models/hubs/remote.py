@@ -13,7 +13,7 @@ from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 from pdinference.models.errors import ModelError
 from pdinference.models.files.json_files import HEADER, INDEX, MOST_FILES
 from pdinference.models.files.local_files import MOST_SHARDS, MOST_TENSORS, planned
-from pdinference.models.files.safetensors import LENGTH, Header, header_length, parsed_header
+from pdinference.models.files.safetensors import LENGTH, Allowance, Header, header_length, parsed_header
 from pdinference.models.files.stored_files import sizes_in_listing
 from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
 from pdinference.models.hubs.hub import Listing, RemoteFile, too_many_files
@@ -112,22 +112,26 @@ def _headers_of(files: WeightFiles, start: Start) -> Headers | None:
     if len(files.names) > MOST_SHARDS:
         return None
     tensors: dict[str, TensorHeader] = {}
+    allowance = Allowance()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
-            for header in pool.map(lambda path: _header(path, start), files.names):
-                tensors |= planned(header)
-                if len(tensors) > MOST_TENSORS:
+            for header in pool.map(lambda path: _header(path, start, allowance), files.names):
+                if header is None or len(tensors) + len(header.tensors) > MOST_TENSORS:
                     return None
+                tensors |= planned(header)
         finally:
             pool.shutdown(cancel_futures=True)
     return tensors or None
 
 
-def _header(path: str, start: Start) -> Header:
+def _header(path: str, start: Start, allowance: Allowance) -> Header | None:
+    """The header of a file; None if those of the model are too long together."""
     content = start(path, _FIRST)
     length = header_length(content[: LENGTH.size])
     if not 0 < length <= _MOST_HEADER:
         raise BoundedJsonError("is absent or too long")
+    if not allowance.take(length):
+        return None
     end = LENGTH.size + length
     if end > len(content):
         content = start(path, end)
