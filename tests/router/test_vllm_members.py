@@ -96,7 +96,7 @@ def _accepts(model: Any, body: dict[str, Any]) -> bool:
 
 def _p_refuses(name: str) -> bool:
     """Whether P gets a member as the client sent it."""
-    return name == "n"
+    return name in {"n", "thinking"}
 
 
 def _refused_later(name: str, value: Any, body: dict[str, Any]) -> bool:
