@@ -1,5 +1,7 @@
 """`GET /v1/models`, with pods and without."""
 
+from typing import Any
+
 import pytest
 from aiohttp import web
 
@@ -9,7 +11,7 @@ from tests.router.engines import Fleet, fleet, status
 _MODELS = Models(("llama", "sql"), 4096)
 
 
-async def listed(world: Fleet, path: str = "/v1/models") -> tuple[int, dict[str, object]]:
+async def listed(world: Fleet, path: str = "/v1/models") -> tuple[int, dict[str, Any]]:
     async with world.client.get(world.url + path, headers={"X-Request-Id": "own"}) as answer:
         assert answer.headers["X-Request-Id"] == "own"
         return answer.status, await answer.json()

@@ -97,9 +97,10 @@ async def test_no_member_of_a_body_ends_the_engine(tmp_path: Path) -> None:
         own = f"http://127.0.0.1:{port}"
 
         async def healthy() -> bool:
+            """Whether this vLLM serves, and nothing else at its port."""
             try:
                 async with client.get(f"{own}/health") as answer:
-                    return answer.status == HTTPStatus.OK
+                    return answer.status == HTTPStatus.OK and answer.headers.get("Server") == "uvicorn"
             except aiohttp.ClientError:
                 return False
 
