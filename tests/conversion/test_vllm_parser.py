@@ -46,6 +46,21 @@ NOTES = [
     "--override-generation-config '{\"temperature\": 0.3}'",
     "--hf-overrides '{\"rope_theta\": 1e6}' --max-logprobs=5 --generation-config vllm -O2",
     "--cudagraph-capture-sizes 1 2 4 --load-format dummy",
+    "-cc.mode=3 -cc.cudagraph_mode=FULL",
+    "--compilation_config.pass_config.fuse_norm_quant true --compilation-config.cudagraph_capture_sizes+ 1",
+    "--hf-overrides.rope_parameters.factor 4.0 --hf-overrides.a+=x,y --hf-overrides.b 2k",
+    "-O3 --limit-mm-per-prompt.image 2",
+    "--limit-mm-per-prompt '{\"image\": 2}' --allowed-origins '[\"https://a\"]' --kv-cache-memory-bytes 10G",
+    "--speculative-config.method ngram --speculative-config.num_speculative_tokens 3",
+]
+REFUSED = [
+    "--limit-mm-per-prompt image=2",
+    "--compilation-config 3",
+    "--speculative-config ngram",
+    "--allowed-origins https://a",
+    "--kv-cache-memory-bytes much",
+    "--max-num-queued-reqs 1.5",
+    "--kv-transfer-config NixlConnector",
 ]
 OF_OPERATOR = {"kv_transfer_config", "host", "port", "shutdown_timeout", "max_num_batched_tokens", "block_size"}
 OF_OPERATOR |= {"disable_access_log_for_endpoints", "revision", "tokenizer_revision", "api_server_count"}
@@ -69,6 +84,14 @@ def test_a_converted_option_means_the_same_to_vllm(options: str) -> None:
         found = parse([a.replace("$$", "$") for a in engine_command(validated(conversion.document), role).arguments])
         differing = {name for name in wanted if repr(wanted[name]) != repr(found[name])} - (OF_OPERATOR - named)
         assert differing <= ({"served_model_name"} if "--served-model-name" not in options else set())
+
+
+@pytest.mark.parametrize("options", REFUSED)
+def test_what_convert_calls_invalid_is_refused_by_vllm(options: str) -> None:
+    (launch,) = starts_in_script(f"vllm serve a/b {options}")
+    assert "expects" in str([remark.text for remark in convert(launch).remarks if remark.left_out])
+    with pytest.raises((argparse.ArgumentError, SystemExit)):
+        parse(["--model", "a/b", *options.split()])
 
 
 @pytest.mark.parametrize("name", sorted(REMOVED))

@@ -57,6 +57,10 @@ _CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 SECRET_OPTIONS = frozenset({"api-key", "hf-token"})
 """Options whose value is secret. A reference to a variable from a Secret is kept."""
 REPLACED = "A part of this comes from outside of this file. Write its value."
+_REPLACES = (
+    "vLLM takes the last of several objects for an option, so the members that are given one by one replace the "
+    "others. Write one object with all members."
+)
 IN_ONE_CASE = "The script passes this in one case only (if, case, && or ||). Set it if you need it."
 ROPE = frozenset({"rope-scaling", "rope-theta"})
 """Former options of vLLM that conversion/rope.py converts."""
@@ -154,8 +158,8 @@ def _with_members_together(arguments: tuple[str, ...], options: Mapping[str, str
     named = {_split(word, options)[0] for word in rest if _is_option(word)}
     for option, members in objects.items():
         if _split(option, options)[0] in named:
-            text = "vLLM takes the members that are given one by one in place of this object, not beside it."
-            found.remarks.append(Remark(option, text))
+            found.remarks.append(Remark(option, _REPLACES))
+        named.add(_split(option, options)[0])
         rest += [option, json.dumps(members)]
     return rest
 
