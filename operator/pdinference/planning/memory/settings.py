@@ -77,6 +77,11 @@ class Settings:
     speculative: str = ""
 
     @property
+    def uncounted_draft(self) -> str:
+        """The method of speculative decoding whose draft takes memory; empty where none does (n-grams)."""
+        return "" if self.speculative.startswith(("ngram", "suffix")) else self.speculative
+
+    @property
     def captured(self) -> int:
         """CUDA graphs that are captured."""
         return 0 if self.eager else sum(self.graphs)
