@@ -26,9 +26,9 @@ def _too_many_states(role: Role, plan: RolePlan) -> Iterator[Problem]:
     if settings.max_num_seqs > least:
         yield Problem(
             f"spec.{role}.maxNumSeqs",
-            f"vLLM starts {settings.max_num_seqs:,} requests at a time, each of which needs a block for its states, and "
-            f"the KV cache has about {plan.blocks.value:,.0f} blocks (at least {least:,.0f}). vLLM refuses to start "
-            f"with CUDA graphs if there are fewer blocks than requests. Set it to at most {max(1, int(least)):,}.",
+            f"Each of {settings.max_num_seqs:,} requests at a time needs a block for its states, and the KV cache has about "
+            f"{plan.blocks.value:,.0f} blocks (at least {least:,.0f}). vLLM refuses to start with CUDA graphs if there "
+            f"are fewer blocks than requests. Set it to at most {max(1, int(least)):,}.",
         )
 
 
@@ -36,7 +36,6 @@ def _speculation(role: Role, plan: RolePlan) -> Iterator[Problem]:
     if method := plan.settings.uncounted_draft:
         yield Problem(
             f"spec.{role}.args.speculative-config",
-            f"The memory plan does not count the draft of {method}: its weights and its KV cache come on top. One MTP "
-            "layer took 0.8 GiB of weights and 11 % of the tokens in a logged start. Start vLLM once and compare "
-            "(status.plan).",
+            f"The memory plan does not count the draft of {method}: its weights and its KV cache come on top. Start "
+            "vLLM once and compare (status.plan).",
         )

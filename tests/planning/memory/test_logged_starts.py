@@ -26,7 +26,9 @@ def test_the_plan_is_within_the_bar_and_the_log_within_the_band(start: Start) ->
     assert fits(made)
     if weights := start.log.get("weights"):
         # gpt-oss: vLLM 0.26 pads experts less on an H100 than 0.14, whose log the padding meets
-        assert known(made.stage.weights.value) / 2**30 == pytest.approx(weights, rel=0.045 if "oss" in start.name else 0.005)
+        assert known(made.stage.weights.value) / 2**30 == pytest.approx(
+            weights, rel=0.045 if "oss" in start.name else 0.005
+        )
 
 
 def test_starts_that_set_no_constant_are_among_them() -> None:

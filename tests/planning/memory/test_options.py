@@ -20,7 +20,6 @@ H100 = {"products": ["NVIDIA-H100-80GB-HBM3"]}
     [
         {"enable-eplb": True, "eplb-config": {"num_redundant_experts": 32}},
         {"enable-eplb": True, "eplb-config": json.dumps({"num_redundant_experts": 32})},
-        {"enable-eplb": True, "eplb-config.num_redundant_experts": 32},
     ],
 )
 def test_redundant_experts_are_spread_over_the_ranks(args: Config) -> None:
@@ -41,7 +40,8 @@ def test_redundant_experts_without_eplb_change_nothing() -> None:
 @pytest.mark.parametrize("args", [{"language-model-only": True}, {"limit-mm-per-prompt": {"image": 0, "video": 0}},
                                   {"limit-mm-per-prompt": '{"image": 0}'}])  # fmt: skip
 def test_a_model_that_takes_no_images_has_no_tower(args: Config) -> None:
-    whole, text = plan(QWEN35), plan(QWEN35, args=args)
+    engine = {"maxNumSeqs": 64}
+    whole, text = plan(QWEN35, engine=engine), plan(QWEN35, engine=engine, args=args)
     assert known(whole.stage.weights.value) - known(text.stage.weights.value) > 0.5 * GIB
     assert known(whole.stage.activations.value) > known(text.stage.activations.value)
 
@@ -107,3 +107,20 @@ def test_the_lower_end_decides_whether_a_model_fits() -> None:
     between = int((known(made.fewest_tokens.value) + known(made.tokens.value)) / 2)
     assert fits(plan(LLAMA_8B, **planned(int(known(made.fewest_tokens.value)) - 64)))
     assert not fits(plan(LLAMA_8B, **planned(between)))
+
+
+def test_a_layer_that_proposes_tokens_takes_weights_and_tokens() -> None:
+    """Logged with MTP on Qwen3.6-27B: 0.8 GiB of weights, and 11 % of the tokens."""
+    config = OF_NAME["qwen3.8-27b-a100-0.28"]
+    common: Config = {"model": {"maxModelLength": 32768}, "engine": {"maxNumSeqs": 64}}
+    args = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
+    without, having = plan(config, **common), plan(config, **common, args=args)
+    added = known(having.stage.weights.value) - known(without.stage.weights.value)
+    assert added / GIB == pytest.approx(0.8, abs=0.05)
+    assert -0.15 < known(having.tokens.value) / known(without.tokens.value) - 1 < -0.02
+
+
+@pytest.mark.parametrize(("method", "named"), [("eagle3", "eagle3"), ("ngram", ""), ("mtp", "")])
+def test_a_draft_that_is_not_counted_is_named(method: str, named: str) -> None:
+    args = {"speculative-config": {"method": method, "num_speculative_tokens": 2}}
+    assert plan(LLAMA_8B, args=args).settings.uncounted_draft == named
