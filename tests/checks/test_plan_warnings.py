@@ -29,7 +29,8 @@ def test_more_requests_than_blocks_for_states_are_warned_of_with_the_largest_num
     engine = {"enforceEager": False, "maxNumSeqs": 1024}
     role = {"accelerator": {"products": ["NVIDIA-A100-SXM4-80GB"]}}
     found = warned(HYBRID, engine=engine, parameter=role, **role)
-    assert len(found) == 2 and "spec.decode.maxNumSeqs" in found[1]
+    assert len(found) == 2
+    assert "spec.decode.maxNumSeqs" in found[1]
     largest = int(found[1].rpartition("at most ")[2].rstrip(".").replace(",", ""))
     assert warned(HYBRID, engine=engine | {"maxNumSeqs": largest}, parameter=role, **role) == []
     assert warned(LLAMA_8B, engine=engine, parameter=role, **role) == []

@@ -26,7 +26,7 @@ def _too_many_states(role: Role, plan: RolePlan) -> Iterator[Problem]:
     if settings.max_num_seqs > least:
         yield Problem(
             f"spec.{role}.maxNumSeqs",
-            f"Each of {settings.max_num_seqs:,} requests at a time needs a block for its states, and the KV cache has about "
+            f"Each of {settings.max_num_seqs:,} requests needs a block for its states, and the KV cache has about "
             f"{plan.blocks.value:,.0f} blocks (at least {least:,.0f}). vLLM refuses to start with CUDA graphs if there "
             f"are fewer blocks than requests. Set it to at most {max(1, int(least)):,}.",
         )

@@ -7,9 +7,9 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.planning.memory import Inputs, TensorHeader, checkpoint_of, model_facts, plan_role
 from pdinference.planning.memory.settings import even_partition
-from pdinference.planning.memory.weights.rotary import rotary_bytes
 from pdinference.planning.memory.weights.linear import Tensor
 from pdinference.planning.memory.weights.on_device import allocator_rounding
+from pdinference.planning.memory.weights.rotary import rotary_bytes
 from tests.planning.memory import configs
 from tests.planning.memory.configs import Config
 from tests.planning.memory.plans import known, plan, spec, stages_plan
