@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.decode_room import room_warnings
 from pdinference.checks.facts import Facts
+from pdinference.checks.plan_warnings import plan_warnings
 from pdinference.checks.remedies import remedies
 from pdinference.planning.condition_changes import ROLE_WORDS
 from pdinference.planning.memory import (
@@ -57,7 +58,10 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
     verdicts = {role: fits(plan) for role, plan in plans.items()}
     found = tuple(_problem(inputs, role, plans[role]) for role in plans if verdicts[role] is False)
     refused = spec.memory_policy == "Enforce"
-    small = tuple(room_warnings(inputs, plans[Role.DECODE])) if verdicts[Role.DECODE] else ()
+    small = (
+        *(room_warnings(inputs, plans[Role.DECODE]) if verdicts[Role.DECODE] else ()),
+        *plan_warnings(plans),
+    )
     return MemoryVerdict(
         fits=False if found else None if None in verdicts.values() else True,
         message=" ".join(map(str, found)) or _summary(plans, verdicts),

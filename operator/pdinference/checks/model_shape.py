@@ -24,6 +24,7 @@ def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     for role in ENGINE_ROLES:
         yield from split_problems(spec, role, facts)
     yield from _ranks(spec, facts)
+    yield from _kinds_of_heads(spec, facts)
     yield from _experts(spec, facts)
     yield from _length(spec, facts)
     yield from _quantization(spec, facts)
@@ -32,6 +33,24 @@ def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
 def _ranks(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     if spec.transfers_kv and facts.mla is None and spec.decode.parallelism.tensor % spec.parameter.parallelism.tensor:
         yield Problem("spec.decode.parallelism.tensor", FEWER_DECODE_RANKS)
+
+
+def _kinds_of_heads(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """Layers with different numbers of KV heads, where one kind is replicated by the ranks of D and another is not.
+
+    vLLM's NIXL connector keeps one factor for all layers (`tp_ratio` in
+    vllm/distributed/kv_transfer/kv_connector/v1/nixl); vLLM's issue 50765, open.
+    """
+    heads = {facts.kv_shape(layer)[0] for layer in facts.attention if layer < facts.own_kv}
+    of_p, of_d = (spec.of(role).parallelism.tensor for role in ENGINE_ROLES)
+    if not spec.transfers_kv or facts.mla is not None or of_p == of_d or len(heads) < 2:
+        return
+    most = " and ".join(map(str, sorted(heads)))
+    yield Problem(
+        "spec.decode.parallelism.tensor",
+        f"{of_d} for D and {of_p} for P. The model's layers have {most} KV heads, and vLLM ends at the first transfer "
+        "between different sizes then (vLLM issue 50765). Use the same size for both roles.",
+    )
 
 
 def _experts(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:

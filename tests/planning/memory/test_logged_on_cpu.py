@@ -1,6 +1,6 @@
 """The KV cache compared with logs of vLLM 0.32.0 on CPU.
 
-`benchmarks/memory_plan.py` repeats the run for the types before gpt-oss; the others were run with its functions.
+`benchmarks/memory_plan` repeats the run for the types before gpt-oss; the others were run with its functions.
 """
 
 import pytest

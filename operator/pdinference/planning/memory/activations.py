@@ -99,7 +99,7 @@ def _passes(facts: ModelFacts, settings: Settings, stage: int) -> dict[str, int]
     """Peak bytes of each pass of profiling, by what it is.
 
     While a layer runs, there are the hidden state, the residual, and the largest pair of input and output within it: in
-    a gated MLP, gate_up (2 x width) and its product (width). Then the last stage samples, while hidden states are there.
+    a gated MLP, gate_up (2 x width) and its product (width). Then the last stage samples; hidden states are there yet.
     """
     tokens, element = settings.max_num_batched_tokens, settings.dtype_bytes
     inside = max(_layer_elements(facts, settings, layer) for layer in stage_layers(settings, stage))

@@ -55,7 +55,7 @@ def least_memory(plan: RolePlan) -> Figure:
 
 
 def fits(plan: RolePlan) -> bool | None:
-    """Whether vLLM can start: one request of the longest length has to fit, also at the lower end. None when unknown."""
+    """Whether vLLM can start: one request of the longest length has to fit at the lower end. None when unknown."""
     stage, settings = plan.stage, plan.settings
     held = [stage.weights.value, stage.activations.value, stage.overhead.value]
     if None not in held and not settings.cpu:

@@ -140,6 +140,14 @@ def _caches(facts: ModelFacts, settings: Settings) -> Iterator[tuple[int, Cache]
             yield layer, Cache(token * block, block, facts.windows[layer], facts.chunked)
         if facts.state is not None and layer in facts.state.layers:
             yield layer, Cache(state, 0, states=_states(facts, settings))
+    if token := layer_token_bytes(facts, settings, proposing_layer(facts)):
+        for layer in range(facts.layers, facts.layers + settings.mtp_layers):
+            yield layer, Cache(token * block, block, facts.windows[proposing_layer(facts)], facts.chunked)
+
+
+def proposing_layer(facts: ModelFacts) -> int:
+    """The layer of the model that those of MTP are like: the last one that attends."""
+    return max((layer for layer in facts.attention if layer < facts.own_kv), default=0)
 
 
 def _states(facts: ModelFacts, settings: Settings) -> int:
@@ -147,7 +155,8 @@ def _states(facts: ModelFacts, settings: Settings) -> int:
 
     Source: `MambaSpec.max_memory_usage_bytes` in vllm/v1/kv_cache_interface.py.
     """
-    return 2 + facts.state.checkpoints if settings.prefix_caching and facts.state else 1
+    kept = 2 + facts.state.checkpoints if settings.prefix_caching and facts.state else 1
+    return kept + settings.speculated  # a state for each proposed token (`num_speculative_blocks`)
 
 
 def _unified(caches: tuple[tuple[int, Cache], ...]) -> Iterator[tuple[int, Cache]]:

@@ -53,6 +53,8 @@ def block_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     Source: `_get_kv_cache_bytes_per_block` in vllm/v1/core/kv_cache_utils.py.
     """
     layers = stage_layers(settings, stage)
+    if stage == settings.stages - 1:
+        layers = range(layers.start, layers.stop + settings.mtp_layers)
     return max(group.block_bytes(layers) for group in groups_of(facts, settings))
 
 

@@ -36,6 +36,11 @@ class Options:
     speculative: str = ""
     speculated: int = 0
 
+    @property
+    def mtp_layers(self) -> int:
+        """Layers of the model's own that propose tokens; vLLM loads one, whatever the number of tokens."""
+        return 1 if self.speculative.endswith("mtp") else 0
+
     def graphs(self, seqs: int, tokens: int, facts: ModelFacts) -> tuple[int, int]:
         """CUDA graphs of mixed steps, and of steps in which each request gets one token.
 
@@ -98,16 +103,14 @@ def _on(arguments: Mapping[str, object], name: str) -> bool:
 
 
 def _document(arguments: Mapping[str, object], name: str) -> Mapping[str, Any]:
-    """An option whose value is a mapping, or JSON with one; members as `name.member` too."""
+    """An option whose value is a mapping, or JSON with one."""
     value = arguments.get(name)
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
             value = None
-    found = dict(value) if isinstance(value, Mapping) else {}
-    prefix = f"{name}."
-    return found | {key.removeprefix(prefix): each for key, each in arguments.items() if key.startswith(prefix)}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: object, *, zero: bool = False) -> int | None:

@@ -60,9 +60,9 @@ class StagePlan:
     requested: Figure
     kv_cache: Figure
     blocks: Figure
-    state_bytes: Figure | None = None
-    fewest_blocks: Figure = unknown(_NOTHING_KEPT)
-    most_blocks: Figure = unknown(_NOTHING_KEPT)
+    state_bytes: Figure | None
+    fewest_blocks: Figure
+    most_blocks: Figure
 
     def as_json(self) -> dict[str, object]:
         """The sizes in bytes, each as `{value, source, note}`."""

@@ -45,6 +45,8 @@ class Settings:
         redundant_experts: Copies of experts that EPLB adds in each layer.
         graphs: CUDA graphs of steps that mix prompts and answers, and of steps with answers alone.
         speculative: The method of speculative decoding; empty without.
+        speculated: Tokens that it proposes at once.
+        mtp_layers: Layers of the model's own that propose them (MTP).
     """
 
     cpu: bool
@@ -75,6 +77,13 @@ class Settings:
     redundant_experts: int = 0
     graphs: tuple[int, int] = (0, 0)
     speculative: str = ""
+    speculated: int = 0
+    mtp_layers: int = 0
+
+    @property
+    def uncounted_draft(self) -> str:
+        """The method whose draft takes memory that is not counted; empty where none does (MTP is counted, n-grams)."""
+        return "" if self.mtp_layers or self.speculative.startswith(("ngram", "suffix")) else self.speculative
 
     @property
     def captured(self) -> int:
@@ -154,6 +163,8 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         redundant_experts=options.redundant_experts,
         graphs=(0, 0) if cpu else options.graphs(seqs, tokens, facts),
         speculative=options.speculative,
+        speculated=options.speculated,
+        mtp_layers=options.mtp_layers,
     )
 
 

@@ -47,12 +47,12 @@ def test_the_note_on_four_a100s_holds_thirty_times_as_much_unsplit() -> None:
     role = {"parallelism": {"tensor": 2}, "accelerator": A100}
     found = compared(configs.LLAMA_2_70B, role, role, **NOTE)
     (one,) = found.compared
-    assert (one.split.tokens.value, one.split.concurrency.value) == (15_232, 3.72)
-    assert (one.unsplit.tokens.value, one.unsplit.concurrency.value) == (453_632, 110.75)
+    assert (one.split.tokens.value, one.split.concurrency.value) == (14_976, 3.66)
+    assert (one.unsplit.tokens.value, one.unsplit.concurrency.value) == (453_120, 110.62)
     assert layouts(found) == [(1, 4, 0)]
     assert one.split.gpus == one.unsplit.gpus == 4
     assert known(one.split.weights.value) == pytest.approx(2 * known(one.unsplit.weights.value), rel=0.001)
-    assert (one.split.tokens_for_each_gpu.value, one.unsplit.tokens_for_each_gpu.value) == (3808, 113_408)
+    assert (one.split.tokens_for_each_gpu.value, one.unsplit.tokens_for_each_gpu.value) == (3744, 113_280)
     assert "TP 4 needs 4 GPUs in one host." in found.notes
 
 

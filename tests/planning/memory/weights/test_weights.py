@@ -9,6 +9,7 @@ from pdinference.planning.memory import Inputs, TensorHeader, checkpoint_of, mod
 from pdinference.planning.memory.settings import even_partition
 from pdinference.planning.memory.weights.linear import Tensor
 from pdinference.planning.memory.weights.on_device import allocator_rounding
+from pdinference.planning.memory.weights.rotary import rotary_bytes
 from tests.planning.memory import configs
 from tests.planning.memory.configs import Config
 from tests.planning.memory.plans import known, plan, spec, stages_plan
@@ -41,7 +42,7 @@ def test_published_parameter_counts(config: Config, count: int) -> None:
 
 def test_tensor_parallel_ranks_share_what_can_be_shared() -> None:
     one, two = plan(configs.LLAMA_70B), plan(configs.LLAMA_70B, parallelism={"tensor": 2})
-    norms = breakdown(one.facts, one.settings, 0)["norm"]
+    norms = breakdown(one.facts, one.settings, 0)["norm"] + rotary_bytes(one.facts, one.settings)
     halved = (known(one.stage.weights.value) - norms) / 2 + norms
     assert known(two.stage.weights.value) == pytest.approx(halved, abs=8 * MIB)
 

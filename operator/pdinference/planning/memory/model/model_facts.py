@@ -66,7 +66,9 @@ def model_facts(config: Config) -> ModelFacts:
         raise UnusableConfigError(f"config.json has {heads} attention heads for a hidden_size of {hidden}.")
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
     mixers = mixers_of(traits, text, layers)
-    recurrent = mixers.state is not None or mixers.unread or (not traits.state and _is_recurrent(model_type, part, values))
+    recurrent = (
+        mixers.state is not None or mixers.unread or (not traits.state and _is_recurrent(model_type, part, values))
+    )
     more = tuple(key for key in MORE if config.get(key))
     full_kv_heads, full_head_dim = _full_heads(traits, text, kv_heads, head_dim)
     windows = windows_of(traits, text, layers, mixers.attention)

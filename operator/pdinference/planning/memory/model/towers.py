@@ -152,7 +152,9 @@ def _qwen2(sizes: _Sizes) -> Tower:
     block = _block(width, width * sizes.of("mlp_ratio", default=4))
     patches = _patches(sizes, width, temporal=2, patch=14)
     image = _largest_image(sizes, width, width * sizes.of("mlp_ratio", default=4))
-    return block.times(depth) + _merger(sizes, width, sizes.of("hidden_size")) + Tower(whole=patches + 2 * width) + image
+    return (
+        block.times(depth) + _merger(sizes, width, sizes.of("hidden_size")) + Tower(whole=patches + 2 * width) + image
+    )
 
 
 def _qwen2_5(sizes: _Sizes) -> Tower:

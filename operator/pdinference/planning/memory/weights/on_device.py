@@ -114,12 +114,13 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     if total is not None:
         whole = replace(
             settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, expert_padding=NO_PADDING,
-            redundant_experts=0, encodes=True,
+            redundant_experts=0, encodes=True, mtp_layers=0,
         )  # fmt: skip
         size *= total / _bytes(facts, whole)
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
-    rotary = 0 if settings.cpu else rotary_bytes(facts, settings)
+    stated = isinstance(known, StatedWeights)  # vLLM's log has the table of positions in it
+    rotary = 0 if settings.cpu or stated else rotary_bytes(facts, settings)
     ranks = settings.tensor * settings.stages
     parts = [note + (f", one of {ranks} ranks" if ranks > 1 else "")]
     if rounding:

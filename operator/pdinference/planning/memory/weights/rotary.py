@@ -8,7 +8,7 @@ _WITHOUT = frozenset({"bloom", "gpt2", "jamba", "opt"})
 _SECTIONS = (
     "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe",
 )  # fmt: skip
-"""Types whose positions have sections of time, height and width (M-RoPE), and the names of their text parts begin so."""
+"""Types whose positions have sections of time, height and width (M-RoPE); their text parts end with `_text`."""
 _PART = {
     "glm4": 0.5, "glm4_moe": 0.5, "glm4v_text": 0.5, "glm4v_moe_text": 0.5, "gpt_neox": 0.25, "nemotron": 0.5,
     "phi": 0.5, "qwen3_5_moe_text": 0.25, "qwen3_5_text": 0.25, "qwen3_next": 0.25, "stablelm": 0.25,

@@ -43,15 +43,34 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
     for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
         for tensor in _layer(facts, settings, layer):
             yield replace(tensor, count=count * tensor.count)
+    if last:
+        yield from _proposing(facts, settings)
     if last or "norm" in everywhere:
         yield plain(settings, "norm", facts.norm_elements)
     if last or "head" in everywhere:
-        if not facts.tied_embeddings:
-            yield plain(settings, "head", table)
-        if facts.head_bias:
-            yield plain(settings, "head", table // facts.hidden)
+        yield from _head(facts, settings, table)
     if facts.tower is not None and settings.encodes:
         yield plain(settings, "vision", facts.tower.elements(settings.tensor))
+
+
+def _head(facts: ModelFacts, settings: Settings, table: int) -> Iterator[Tensor]:
+    if not facts.tied_embeddings:
+        yield plain(settings, "head", table)
+    if facts.head_bias:
+        yield plain(settings, "head", table // facts.hidden)
+
+
+def _proposing(facts: ModelFacts, settings: Settings) -> Iterator[Tensor]:
+    """Layers of MTP: like the last one that attends, with a projection of two hidden states and norms of them.
+
+    Embedding and head are those of the model. Source: vllm/model_executor/models/{qwen3_5,deepseek,glm4_moe}_mtp.py.
+    """
+    if not settings.mtp_layers:
+        return
+    for tensor in _layer(facts, settings, max(facts.attention, default=0)):
+        yield replace(tensor, count=settings.mtp_layers * tensor.count)
+    yield plain(settings, "mtp", settings.mtp_layers * 2 * facts.hidden * facts.hidden)
+    yield plain(settings, "mtp", 3 * settings.mtp_layers * facts.norm_elements)
 
 
 def _table(vocab: int, settings: Settings) -> int:

@@ -58,7 +58,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column == "model" else "right")
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(__file__).with_name("tiny_models.py")
+        script = Path(__file__).parent.with_name("tiny_models.py")
         made = subprocess.run([options.python, script, folder], check=True, capture_output=True, text=True)
         names = [name for name in made.stdout.split() if not options.models or name in options.models]
         for name in names:

@@ -1,0 +1,1 @@
+"""How right `pdinference plan` is: tiny models on CPU, and starts on GPUs that were logged."""
