@@ -66,7 +66,7 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_exceeds_a_bound_is_refused_in_words(name: str, document: Make, batch_document: Make) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     for made, reader in ((document(), read), (batch_document(), read_batch)):
         made["spec"]["podTemplate"] = HOSTILE[name]
         reading = reader(made)
@@ -75,7 +75,7 @@ def test_what_exceeds_a_bound_is_refused_in_words(name: str, document: Make, bat
         assert problem.field.startswith("spec")
         assert problem.message.endswith(".")
         assert len(str(problem)) < 300
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("made", [None, [], "text", 5, {1: 2}, {"metadata": nested(10**5), "spec": {}}])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.waiting import LONG_S
 
 PROGRAM = Path(sys.executable).with_name("pdinference")
 TINY = str(REPOSITORY / "examples/tiny-cpu.yaml")
@@ -27,7 +28,7 @@ TINY = str(REPOSITORY / "examples/tiny-cpu.yaml")
 def test_a_full_disk_is_an_error_of_one_line(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            [PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LONG_S, check=False
         )
     assert done.stderr == "Error: The output cannot be written: No space left on device.\n"
     assert done.returncode == 1
@@ -38,7 +39,7 @@ def test_a_reader_that_leaves_early_is_no_error_to_report() -> None:
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
         done = subprocess.run(
-            [PROGRAM, "adapter-rules"], stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+            [PROGRAM, "adapter-rules"], stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=LONG_S, check=False
         )
     assert done.stderr == ""
     assert done.returncode == 1
@@ -46,6 +47,6 @@ def test_a_reader_that_leaves_early_is_no_error_to_report() -> None:
 
 def test_a_closed_standard_output_is_no_error() -> None:
     command = f"{PROGRAM} validate -f {TINY} >&-"
-    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, timeout=LONG_S, check=False)
     assert done.stderr == ""
     assert done.returncode == 0

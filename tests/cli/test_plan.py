@@ -17,6 +17,7 @@ from pdinference.cli import main
 from tests.cli.served_cluster import ServedCluster
 from tests.conftest import EXAMPLES, REPOSITORY
 from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B, LLAMA_70B
+from tests.waiting import LONG_S
 
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"
 
@@ -115,7 +116,7 @@ def test_a_plan_says_that_d_takes_the_products_of_p(tmp_path: Path) -> None:
 def test_a_hub_out_of_reach_is_said_of_this_machine_and_not_of_pods() -> None:
     words = [str(Path(sys.executable).with_name("pdinference")), "plan", "--online", "-f", str(LLAMA)]
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"}  # the port for discarding
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=LONG_S)
     assert done.returncode == 1
     assert "This machine cannot reach it" in done.stderr
     assert "--model-dir" in done.stderr

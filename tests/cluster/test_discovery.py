@@ -9,6 +9,7 @@ from pdinference.cluster.discovery import ServedKinds
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import HTTP_ROUTE, SCALED_OBJECT
 from tests.cluster.fake_api import FakeApi, Json
+from tests.waiting import LONG_S
 
 GROUP = "/apis/gateway.networking.k8s.io/v1"
 
@@ -38,12 +39,12 @@ def _without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_kind_that_is_served_is_not_waited_for() -> None:
-    await asyncio.wait_for(ServedKinds(Discovery(resources("httproutes"))).until_served(HTTP_ROUTE), 10)
+    await asyncio.wait_for(ServedKinds(Discovery(resources("httproutes"))).until_served(HTTP_ROUTE), LONG_S)
 
 
 async def test_an_api_server_without_an_answer_is_asked_again() -> None:
     api = Discovery(ApiError(0, "Unreachable", "restarting"), ApiError(503, "", ""), resources("httproutes"))
-    await asyncio.wait_for(ServedKinds(api).until_served(HTTP_ROUTE), 10)
+    await asyncio.wait_for(ServedKinds(api).until_served(HTTP_ROUTE), LONG_S)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +61,4 @@ async def test_a_kind_that_is_not_served_is_asked_for_once_and_found_by_its_firs
     await asyncio.wait([waiting], timeout=0.05)
     assert not waiting.done()
     kinds.applied(HTTP_ROUTE.name)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, LONG_S)

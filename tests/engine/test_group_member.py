@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from pdinference.api.names import GROUP_BROKEN_EXIT
 from pdinference.engine.command import script
 from tests.ports import free_port
+from tests.waiting import LONG_S, wait_until
 
 SERVER = """
 import signal, sys, time
@@ -50,14 +50,11 @@ class Node:
 
     def says(self, text: str) -> None:
         """Wait until it has written a text."""
-        deadline = time.monotonic() + 30
-        while not any(text in line for line in self.lines):
-            assert time.monotonic() < deadline, f"{text!r} is not among {self.lines}"
-            time.sleep(0.02)
+        wait_until(lambda: any(text in line for line in self.lines), lambda: f"{text!r} is among {self.lines}")
 
     def ends(self) -> int:
         """Wait until it has ended; its exit code."""
-        return self.process.wait(30)
+        return self.process.wait(LONG_S)
 
 
 @pytest.fixture

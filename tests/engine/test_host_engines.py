@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pdinference.engine.command import Command, variable
 from pdinference.engine.host_local import launcher_command
 from pdinference.engine.scripts import host_engines
 from tests.ports import free_port
+from tests.waiting import LONG_S, wait_until
 
 ENGINE = """
 import http.server, os, signal, sys, threading, time
@@ -43,8 +43,6 @@ print("serving", flush=True)
 server.serve_forever()
 """
 
-WAIT_S = 30
-
 
 class Launched:
     """The launcher with the engines decode-0 and parameter-0."""
@@ -63,11 +61,11 @@ class Launched:
 
     def says(self, text: str, times: int = 1) -> None:
         """Wait until it has written a text this often."""
-        wait_for(lambda: sum(text in line for line in self.lines) >= times, f"{text!r} in {self.lines}")
+        wait_until(lambda: sum(text in line for line in self.lines) >= times, lambda: f"{text!r} in {self.lines}")
 
     def get(self, target: str, path: str) -> tuple[int, str]:
         """Status and body; 0 if nothing answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._ports[target], timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports[target], timeout=60)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -79,19 +77,12 @@ class Launched:
 
     def ready(self, status: int = 200, path: str = "/readiness") -> None:
         """Wait for this answer to a probe."""
-        wait_for(lambda: self.get("launcher", path)[0] == status, f"{path} {status}, {self.lines}")
+        wait_until(lambda: self.get("launcher", path)[0] == status, lambda: f"{path} {status}, {self.lines}")
 
     def pid(self, engine: str) -> int:
         """Wait for an engine; its process id."""
-        wait_for(lambda: self.get(engine, "/health")[0] == 200, engine)
+        wait_until(lambda: self.get(engine, "/health")[0] == 200, engine)
         return int(self.get(engine, "/health")[1].split()[0])
-
-
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def exit_twice(launched: Launched, engine: str) -> None:
@@ -110,7 +101,7 @@ Launch = Callable[..., Launched]
 def launch() -> Iterator[Launch]:
     started: list[Launched] = []
 
-    def start(*, startup: float = 30, **programs: str) -> Launched:
+    def start(*, startup: float = LONG_S, check: float = 20, **programs: str) -> Launched:
         ports = {name: free_port() for name in ("decode-0", "parameter-0", "launcher")}
         words = []
         for index, name in enumerate(("decode-0", "parameter-0")):
@@ -118,8 +109,8 @@ def launch() -> Iterator[Launch]:
             command = [sys.executable, "-c", program, str(ports[name])]
             environment = [f"NAME={name}", f"CUDA_VISIBLE_DEVICES={index}"]
             words += [name, ports[name], len(environment), *environment, len(command), *command]
-        # A check every 0.1 s, which may take 0.5 s; three failures count as a hang.
-        started.append(Launched(ports, *map(str, [ports["launcher"], startup, 0.1, 0.5, 3, *words])))
+        # A check every 0.1 s; three that take longer than `check` count as a hang.
+        started.append(Launched(ports, *map(str, [ports["launcher"], startup, 0.1, check, 3, *words])))
         return started[-1]
 
     yield start
@@ -162,7 +153,7 @@ def test_it_is_ready_while_a_d_engine_is(launch: Launch) -> None:
 
 
 def test_an_engine_that_hangs_is_killed_and_starts_anew(launch: Launch) -> None:
-    launched = launch()
+    launched = launch(check=2)
     launched.ready(path="/startup")
     kept, hung = launched.pid("parameter-0"), launched.pid("decode-0")
     threading.Thread(target=launched.get, args=("decode-0", "/hang"), daemon=True).start()
@@ -175,7 +166,7 @@ def test_sigterm_lets_all_engines_drain_and_ends_with_them(launch: Launch) -> No
     launched = launch()
     launched.ready(path="/startup")
     launched.process.send_signal(signal.SIGTERM)
-    assert launched.process.wait(WAIT_S) == 0
+    assert launched.process.wait(LONG_S) == 0
     launched.says("decode-0: drained")
     launched.says("parameter-0: drained")
 
@@ -185,21 +176,21 @@ def test_sigterm_ends_it_while_an_engine_waits_for_its_next_start(launch: Launch
     launched.ready(path="/startup")
     exit_twice(launched, "parameter-0")
     launched.process.send_signal(signal.SIGTERM)
-    assert launched.process.wait(WAIT_S) == 3
+    assert launched.process.wait(LONG_S) == 3
     launched.says("decode-0: drained")
 
 
 def test_an_engine_that_fails_before_all_have_been_up_ends_the_container_with_its_words(launch: Launch) -> None:
     launched = launch(parameter="import sys; print('ValueError: no such model'); sys.exit(4)")
-    assert launched.process.wait(WAIT_S) == 4
+    assert launched.process.wait(LONG_S) == 4
     launched.says("parameter-0: ValueError: no such model")
     launched.says("Error: parameter-0 has ended with exit code 4.")
-    wait_for(lambda: launched.get("decode-0", "/health")[0] == 0, "decode-0 is killed")
+    wait_until(lambda: launched.get("decode-0", "/health")[0] == 0, "decode-0 is killed")
 
 
 def test_an_engine_that_does_not_come_up_in_time_ends_the_container(launch: Launch) -> None:
     launched = launch(startup=0.5, decode="import time; time.sleep(600)")
-    assert launched.process.wait(WAIT_S) == 128 + signal.SIGKILL
+    assert launched.process.wait(LONG_S) == 128 + signal.SIGKILL
     launched.says("decode-0 does not respond")
 
 
@@ -210,7 +201,7 @@ def test_the_processes_of_an_engine_end_with_it(launch: Launch) -> None:
     launched.says("decode-0: worker ")
     worker = int(next(line for line in launched.lines if "worker" in line).split()[-1])
     launched.get("decode-0", "/exit")
-    wait_for(lambda: not _runs(worker), "the worker has ended")
+    wait_until(lambda: not _runs(worker), "the worker has ended")
 
 
 def _runs(pid: int) -> bool:
@@ -224,7 +215,7 @@ def _runs(pid: int) -> bool:
 def test_long_and_unfinished_lines_are_copied(launch: Launch) -> None:
     printing = 'import sys; sys.stdout.write("x" * 200_000 + "end\\nlast"); sys.stdout.flush(); sys.exit(4)'
     launched = launch(decode=printing)
-    assert launched.process.wait(WAIT_S) == 4
+    assert launched.process.wait(LONG_S) == 4
     launched.says("decode-0: last")
     assert sum(line.count("x") for line in launched.lines if line.startswith("decode-0: x")) == 200_000
 

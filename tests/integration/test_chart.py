@@ -36,6 +36,7 @@ from tests.charts.helm import (
 )
 from tests.conftest import BATCH_EXAMPLE
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
+from tests.waiting import LONG_S
 
 CRD = "customresourcedefinition/pdinferences.pdinference.io"
 
@@ -218,7 +219,7 @@ def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["
             yield process
         finally:
             process.terminate()
-            status = process.wait(timeout=30)
+            status = process.wait(timeout=LONG_S)
             print(log.read_text(encoding="utf-8"))  # noqa: T201 - pytest shows it when the test fails
     assert status == 0
 

@@ -16,6 +16,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.isolation.calls import BusyError, EndedError
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
+from tests.waiting import LONG_S, until
 
 PROGRAM = Program("tests.isolation.tasks:tasks", "the settings")
 HURRIED = LaneLimits(cpu_seconds=1, seconds=60, patience=120)
@@ -31,7 +32,7 @@ def running(process: IsolatedProcess) -> AbstractAsyncContextManager[None]:
 async def isolated() -> AsyncIterator[IsolatedProcess]:
     process = IsolatedProcess(PROGRAM, {"one": HURRIED, "other": AMPLE, "impatient": LIMITS}, CollectorRegistry())
     async with running(process):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG_S):
             await process.ready.wait()
         yield process
 
@@ -119,7 +120,7 @@ async def test_a_process_that_was_killed_is_replaced(isolated: IsolatedProcess) 
 
 async def test_a_worker_that_dies_while_idle_is_replaced(isolated: IsolatedProcess) -> None:
     os.kill(int(await call(isolated, "pid")), signal.SIGKILL)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG_S):
         while True:
             try:
                 assert await call(isolated, "echo", b"again") == b"again"
@@ -159,9 +160,7 @@ async def test_a_killed_operator_leaves_no_orphan() -> None:
     assert all(alive(pid) for pid in pids)
     operator.kill()
     operator.wait()
-    async with asyncio.timeout(60):
-        while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - processes of another process
-            await asyncio.sleep(0.05)
+    await until(lambda: not any(alive(pid) for pid in pids), "its processes end")
 
 
 def alive(pid: int) -> bool:

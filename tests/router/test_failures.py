@@ -15,7 +15,7 @@ from aiohttp import web
 from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
-from tests.waiting import until
+from tests.waiting import LONG_S, until
 
 BEFORE_THE_FIRST_BYTE: dict[str, Callable[..., Any]] = {
     "dies": engines.abort,
@@ -52,7 +52,7 @@ async def test_another_d_answers_after_a_fault(fault: str, stream: bool) -> None
         world["d1"].fault = BEFORE_THE_FIRST_BYTE[fault]
         await hung(world, "d1")
         asked = await under_way(world, "d1", without="d2", stream=stream)
-        code, _, body = await asyncio.wait_for(asked, 30)
+        code, _, body = await asyncio.wait_for(asked, LONG_S)
         assert code == 200
         assert body == b"".join(EVENTS) if stream else body["by"] == "d2"
         # The blocks of the first prefill may be gone: D releases them at P when it has read them.
@@ -66,7 +66,7 @@ async def test_another_p_computes_the_prompt_after_a_fault(fault: str) -> None:
         world["p1"].fault = BEFORE_THE_FIRST_BYTE[fault]
         await hung(world, "p1")
         asked = await under_way(world, "p1", without="p2")
-        code, headers, _ = await asyncio.wait_for(asked, 30)
+        code, headers, _ = await asyncio.wait_for(asked, LONG_S)
         assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
         assert len(world["d"].bodies) == 1
 
@@ -79,7 +79,7 @@ async def test_d_computes_the_prompt_without_p_and_says_so(fault: str) -> None:
         else:
             world["p"].fault = BEFORE_THE_FIRST_BYTE[fault]
             await hung(world, "p")
-        code, headers, body = await asyncio.wait_for(world.post(), 30)
+        code, headers, body = await asyncio.wait_for(world.post(), LONG_S)
         assert (code, body["by"], headers["X-PDInference-Prefill"]) == (200, "d", "decode")
         assert "kv_transfer_params" not in world["d"].bodies[0]
         assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
@@ -127,7 +127,7 @@ async def test_a_request_waits_for_a_d_that_restarts() -> None:
         asked = asyncio.create_task(world.post())
         await queued(world, 1)
         await world["d"].start()
-        assert (await asyncio.wait_for(asked, 30))[0] == 200
+        assert (await asyncio.wait_for(asked, LONG_S))[0] == 200
 
 
 async def test_p_computes_no_prompt_that_would_wait_for_d() -> None:
@@ -163,7 +163,7 @@ async def stream_or_whole(request: Any) -> Any:
 async def test_d_computes_the_prompt_if_the_kv_cache_does_not_come(stream: bool) -> None:
     async with fleet("p", "d", silence=0.3, transfer=0.8) as world:
         world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
-        code, headers, _ = await asyncio.wait_for(world.post({"stream": stream}), 30)
+        code, headers, _ = await asyncio.wait_for(world.post({"stream": stream}), LONG_S)
         assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
         assert await world.metric('pdinference_router_pod_failures_total{reason="kv_cache"') == 1
         # The next request does not wait for what has just failed.
@@ -177,7 +177,7 @@ async def test_another_p_is_used_if_the_kv_cache_of_one_does_not_come() -> None:
     async with fleet("p1", "p2", "d", silence=0.3, transfer=0.8) as world:
         world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
         world.observe("p2")
-        await asyncio.wait_for(world.post(), 30)
+        await asyncio.wait_for(world.post(), LONG_S)
         world["d"].fault = None
         world.observe()
         for _ in range(3):
@@ -191,14 +191,14 @@ async def test_a_stream_that_later_ones_overtake_does_not_wait_for_its_kv_cache(
         asked = asyncio.create_task(world.post({"stream": True}))
         await world["d"].arrived.wait()
         await world.post({"stream": True, "n": 2})  # without P
-        code, headers, _ = await asyncio.wait_for(asked, 30)
+        code, headers, _ = await asyncio.wait_for(asked, LONG_S)
         assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
 
 
 async def test_if_d_may_not_compute_prompts_the_kv_cache_is_tried_again() -> None:
     async with fleet("p", "d", silence=0.3, transfer=0.8, rules={"when_no_prefill": "Wait"}) as world:
         world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
-        code, _, body = await asyncio.wait_for(world.post(), 30)
+        code, _, body = await asyncio.wait_for(world.post(), LONG_S)
         assert (code, "kv_cache" in body["error"]["message"]) == (502, True)
         assert len(world["p"].bodies) == 3
 
@@ -295,7 +295,7 @@ async def test_a_request_that_pods_answer_with_an_error_harms_no_other() -> None
         assert (code, body["error"]["message"]) == (500, "by the test")
         assert len(world["d"].bodies) == 3
         world["d"].fault = None
-        assert (await asyncio.wait_for(world.post(), 2))[0] == 200
+        assert (await asyncio.wait_for(world.post(), LONG_S))[0] == 200
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
@@ -348,7 +348,7 @@ async def test_probes_follow_no_pod_to_another_server() -> None:
         probes = world["p"].probes
         world["d1"].fault, world["d1"].redirects = engines.hang, f"http://127.0.0.1:{world['p'].port}/health"
         asked = await under_way(world, "d1", without="d2")
-        code, _, body = await asyncio.wait_for(asked, 30)
+        code, _, body = await asyncio.wait_for(asked, LONG_S)
         assert (code, body["by"]) == (200, "d2")
         assert world["p"].probes == probes
 
@@ -357,7 +357,7 @@ async def test_a_stalled_engine_behind_a_healthy_server_fails() -> None:
     async with fleet("p", "d1", "d2", silence=0.3, stall=1.2) as world:
         world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)
         asked = await under_way(world, "d1", without="d2")
-        code, _, body = await asyncio.wait_for(asked, 30)
+        code, _, body = await asyncio.wait_for(asked, LONG_S)
         assert (code, body["by"]) == (200, "d2")
         assert await world.metric('pdinference_router_pod_failures_total{reason="stalled"') == 1
 
@@ -371,8 +371,8 @@ async def test_a_hanging_pod_is_found_although_requests_keep_coming() -> None:
             asked.append(asyncio.create_task(world.post()))  # clients that do not wait for each other
             return await world.metric('pdinference_router_pod_failures_total{reason="hung"') > 0
 
-        await until(found, "the pod is found to hang", within=20)
-        assert {code for code, _, _ in await asyncio.wait_for(asyncio.gather(*asked), 30)} == {200}
+        await until(found, "the pod is found to hang")
+        assert {code for code, _, _ in await asyncio.wait_for(asyncio.gather(*asked), LONG_S)} == {200}
 
 
 async def cut_stream(world: Fleet) -> bytes:
@@ -406,7 +406,7 @@ async def test_a_deleted_pod_ends_its_requests_at_once() -> None:
         world["d1"].fault = engines.hang
         asked = await under_way(world, "d1", without="d2")
         world.observe("d1")
-        code, _, body = await asyncio.wait_for(asked, 10)
+        code, _, body = await asyncio.wait_for(asked, LONG_S)
         assert (code, body["by"]) == (200, "d2")
 
 
@@ -417,7 +417,7 @@ async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
         asked = asyncio.create_task(world.post())
         await world[where].arrived.wait()
         asked.cancel()
-        await asyncio.wait_for(world[where].left.wait(), 10)
+        await asyncio.wait_for(world[where].left.wait(), LONG_S)
         await until(lambda: idle(world), "no pod has a request")
 
 

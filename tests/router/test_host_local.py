@@ -12,7 +12,7 @@ from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from pdinference.api.v1alpha1.router import RouterPolicy
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
-from tests.waiting import until
+from tests.waiting import LONG_S, until
 
 TWO_PODS = ("a/p", "a/d", "b/p", "b/d")
 
@@ -61,7 +61,7 @@ async def test_another_pod_computes_the_prompt_again_if_d_fails(fault: str) -> N
         request = asyncio.create_task(world.post())
         await world["a/d"].arrived.wait()
         world.observe()
-        code, headers, body = await asyncio.wait_for(request, 30)
+        code, headers, body = await asyncio.wait_for(request, LONG_S)
         assert (code, body["by"], headers["X-PDInference-Prefill"]) == (200, "b/d", "parameter")
         assert asked(world["b/p"]) == asked(world["b/d"])
 
@@ -76,7 +76,7 @@ async def test_d_that_goes_while_p_computes_is_replaced_by_one_of_another_pod(ot
         await world["a/p"].arrived.wait()
         restarts(world, "a/d")
         world["a/p"].go_on.set()
-        code, headers, body = await asyncio.wait_for(request, 30)
+        code, headers, body = await asyncio.wait_for(request, LONG_S)
         assert (code, body["by"], headers["X-PDInference-Prefill"]) == (200, "b/d", prefilled_by)
         assert ("kv_transfer_params" in world["b/d"].bodies[0]) == (prefilled_by == "parameter")
         assert world["a/d"].bodies == []
@@ -147,7 +147,7 @@ async def test_if_d_may_not_compute_prompts_the_only_pair_is_tried_again() -> No
     """D of the other pod has no P, so it does not get the request that D of this one failed."""
     async with fleet("a/p", "a/d", "b/d", rules={"when_no_prefill": "Wait"}) as world:
         world["a/d"].fault = status(500)
-        code, _, body = await asyncio.wait_for(world.post(), 30)
+        code, _, body = await asyncio.wait_for(world.post(), LONG_S)
         assert (code, body["error"]["message"]) == (500, "by the test")
         assert (len(world["a/d"].bodies), world["b/d"].bodies) == (3, [])
 

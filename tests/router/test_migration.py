@@ -14,6 +14,7 @@ from pdinference.router.calls import read_call
 from pdinference.router.migration import can_migrate
 from tests.router.engines import Engine, Fleet, events, fleet, status
 from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking
+from tests.waiting import LONG_S
 
 
 def answers(*engines: Engine, dies_after: int | None = None) -> None:
@@ -73,7 +74,7 @@ async def test_a_stream_survives_several_pods() -> None:
     async with fleet("p", "d1", "d2", "d3", rules={"migration": True}) as world:
         body = asking(COMPLETIONS)
         answers(world["d1"], world["d2"], world["d3"], dies_after=700)
-        got = await asyncio.wait_for(asked(world, COMPLETIONS, body), 30)
+        got = await asyncio.wait_for(asked(world, COMPLETIONS, body), LONG_S)
         assert text(got) == text(Model.stream(COMPLETIONS, body))
 
 

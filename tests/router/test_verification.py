@@ -30,7 +30,7 @@ from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier
 from tests.router.engines import D, Fleet, abort, fleet, hang, hang_in_answer, status
 from tests.router.kv_model import Half, HalfZeros, KvModel, Nothing, OthersBlocks, Transfer, Zeros
-from tests.waiting import until
+from tests.waiting import LONG_S, until
 
 FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
     Verification.WRONG_ANSWER: (Zeros, OthersBlocks, HalfZeros),
@@ -938,7 +938,7 @@ async def rounds(verifier: Verifier) -> None:
         looked.set()
 
     verifier._judge = noted  # type: ignore[method-assign]
-    await asyncio.wait_for(looked.wait(), 10)
+    await asyncio.wait_for(looked.wait(), LONG_S)
     verifier._judge = judge  # type: ignore[method-assign]
 
 

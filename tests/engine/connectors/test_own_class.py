@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.command import Command
 from pdinference.engine.vllm import engine_command
 from tests.engine.connectors.transfers import through
+from tests.waiting import LONG_S
 
 Make = Callable[..., PDInference]
 VLLM = ["python3", "-m", "vllm.entrypoints.cli.main", "serve"]
@@ -74,4 +75,4 @@ def test_the_program_takes_the_place_of_the_launcher(command: Command) -> None:
     process = subprocess.Popen(
         [sys.executable, *launcher, sys.executable, "-c", "import os; os._exit(os.getpid() % 251)"]
     )
-    assert process.wait(30) == process.pid % 251
+    assert process.wait(LONG_S) == process.pid % 251

@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 
 from e2e.hub import COMMIT, Hub
 from tests.models.written_files import safetensors
+from tests.waiting import ended
 
 REPOSITORY = "tiny/model"
 TOKEN = "hf_secret"  # noqa: S105 - of this test's own hub
@@ -57,7 +58,8 @@ async def test_a_redirect_to_another_host_does_not_carry_the_token(tmp_path: Pat
             "HOME": str(tmp_path),
         },
     )
-    assert await process.wait() == 0
+    await ended(process, "pdinference model fetch")
+    assert process.returncode == 0
     await hub.close()
     await other.close()
     assert set(asked) == {f"Bearer {TOKEN}"}
