@@ -30,7 +30,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         raise self.error
 
 
