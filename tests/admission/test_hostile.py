@@ -1,6 +1,7 @@
 """The webhook answers every request, and allows nothing that it could not examine."""
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -12,11 +13,16 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 from prometheus_client import CollectorRegistry
+from yarl import URL
 
 from pdinference.admission.review import review_tasks
 from pdinference.admission.webhook import admission_routes
 from pdinference.api.bounds import MAX_SPEC_BYTES
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
+from pdinference.examination.tasks import PROGRAM
 from pdinference.isolation.calls import BusyError, Calls, EndedError, InProcess
+from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.manifests import RenderSettings
 
 Json = dict[str, Any]
@@ -30,7 +36,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         raise self.error
 
 
@@ -212,3 +218,40 @@ async def test_mutated_reviews_are_answered(posts: Posts, document: Make, batch_
         assert status in {200, 400}
         if status == 200 and not found["allowed"]:
             assert "fault of the operator" not in found["status"]["message"], bytes(body)
+
+
+AMPLE = LaneLimits(cpu_seconds=60, seconds=120, patience=300)
+
+
+async def test_a_pod_that_sends_slow_reviews_of_invented_namespaces_delays_no_honest_one(document: Make) -> None:
+    """80 connections of one address keep the queue full; the reviews of another address are all answered."""
+    process = IsolatedProcess(Program(PROGRAM, RenderSettings()), {"admission": AMPLE}, CollectorRegistry())
+    app = web.Application()
+    app.add_routes(admission_routes(process.lanes["admission"], CollectorRegistry()))
+    template = "{{ [" + "[]," * 4_000 + "] }}"
+    slow = json.dumps(document(model={"source": {"path": "/m"}, "chatTemplate": {"inline": template}}))
+    honest = review(json.dumps(document()))
+    invented = itertools.count()
+
+    async def attack(url: URL, session: aiohttp.ClientSession) -> None:
+        while True:
+            body = review(slow).replace(b'"models"', b'"invented-%d"' % next(invented))
+            async with session.post(url, data=body) as response:
+                await response.read()
+
+    async with Supervisor(Metrics()).running("isolated-process", process.keep()), TestServer(app) as server:
+        url = server.make_url("/validate")
+        elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0), limit=0)
+        async with aiohttp.ClientSession(connector=elsewhere) as hostile, aiohttp.ClientSession() as session:
+            attacks = [asyncio.create_task(attack(url, hostile)) for _ in range(80)]
+            try:
+                async with asyncio.timeout(120):
+                    await process.ready.wait()
+                for _ in range(8):
+                    async with session.post(url, data=honest) as response:
+                        assert (await response.json())["response"]["allowed"] is True
+                assert not any(task.done() for task in attacks)
+            finally:
+                for task in attacks:
+                    task.cancel()
+                await asyncio.gather(*attacks, return_exceptions=True)

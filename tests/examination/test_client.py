@@ -25,7 +25,7 @@ class Calls(InProcess):
         self.error: Exception | None = EndedError("The examination took longer than 5 s and was ended.")
         self.count = 0
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         self.count += 1
         if self.error is not None:
             raise self.error

@@ -35,7 +35,7 @@ class KilledError(Exception):
 class Ended(InProcess):
     """Examinations of one seed do not end."""
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         if task == COMPILE and b'"seed":13' in payload:
             raise EndedError("The examination took longer than 5 s and was ended.")
         return await super().call(task, payload, turn=turn)

@@ -39,14 +39,14 @@ RESUME = "until `kubectl pdi resume llama -n ns`."
 class NoSpecIsValid(InProcess):
     """An operator with other rules."""
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         return pickle.dumps(InvalidSpecError.from_problems(["spec.parameter.seed: too small"]))
 
 
 class NothingEnds(InProcess):
     """No examination ends."""
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         raise EndedError("The examination took longer than 5 s and was ended.")
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.checks import examine
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP
@@ -17,10 +18,13 @@ from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, only
+from tests.conftest import allowing
+from tests.hostile.pod_templates import LEGITIMATE
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
 
 AS_OPERATOR = (f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
 HOST_PATHS = [{"path": "/srv/models"}]
+CAPABILITIES = ["NET_BIND_SERVICE", "IPC_LOCK"]
 Edit = Callable[[Object], Any]
 
 
@@ -30,6 +34,7 @@ def guarded(installed: Kubernetes) -> Iterator[Kubernetes]:
     values = {
         **BATCH_CONFIG_MAPS,
         "allowedHostPaths": HOST_PATHS,
+        "policy": {"capabilities": CAPABILITIES},
         "admissionPolicy": {"protectedNamespaces": [ELSEWHERE]},
     }
     installed.helm("upgrade", values)
@@ -198,7 +203,7 @@ ALLOWED = [
     role([POD_READER, {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["a"], "verbs": ["patch"]}]),
     job(),
     job(serviceAccountName="llama-router", volumes=[{"name": "t", "projected": {"sources": TOKEN}}]),
-    job(context={"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}}),
+    *(job(context={"capabilities": {"drop": ["ALL"], "add": [name]}}) for name in CAPABILITIES),
     child("Service", "v1", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
 ]
 
@@ -210,6 +215,26 @@ def test_what_the_operator_never_does_is_refused_and_what_it_does_is_not(guarded
         assert "ValidatingAdmissionPolicy" not in refusal(guarded, item), item
     # Not in the namespace `models`, whose Pod Security admission only warns of Jobs.
     assert "ValidatingAdmissionPolicy" not in refusal(guarded, host_path("/srv/models/llama"))
+
+
+@pytest.mark.parametrize("model", [{"path": "/m"}, {"hostPath": {"path": "/srv/models/a..b"}}])
+def test_what_the_checks_accept_is_accepted(guarded: Kubernetes, model: Object) -> None:
+    """Each legitimate overlay of the tests of the checks, as the operator would apply its workloads."""
+    settings = RenderSettings(policy=allowing("/srv/models", capabilities=CAPABILITIES))
+    add = {"capabilities": {"add": CAPABILITIES}}
+    overlays = {**LEGITIMATE, "capabilities": {"spec": {"containers": [{"name": "vllm", "securityContext": add}]}}}
+    wrong = {}
+    for name, overlay in overlays.items():
+        spec = {"model": {"source": model}, **{role: {"podTemplate": overlay} for role in ("parameter", "decode")}}
+        document = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference", "spec": spec,
+                    "metadata": {"name": "llama", "namespace": "models", "uid": "0"}}  # fmt: skip
+        found = examine(document, settings)
+        assert found.resource is not None, (name, found.problems)
+        workloads = [item for item in render(found.resource, settings).objects if "template" in item.get("spec", {})]
+        said = refusal(guarded, *workloads)
+        if "ValidatingAdmissionPolicy" in said or "is invalid" in said:
+            wrong[name] = said
+    assert wrong == {}
 
 
 def test_it_does_its_work_and_leaves_others_objects_alone(guarded: Kubernetes, resource: PDInference) -> None:

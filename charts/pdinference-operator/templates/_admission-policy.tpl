@@ -68,7 +68,7 @@ spec:
 {{- $conditions = append $conditions (printf "(%s)" $condition) -}}
 {{- end -}}
 {{- if $conditions -}}
-!path.contains('..') && ({{ join " || " $conditions }})
+!path.contains('/../') && !path.endsWith('/..') && ({{ join " || " $conditions }})
 {{- else -}}
 false
 {{- end -}}

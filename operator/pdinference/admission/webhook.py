@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as Metric
 
 from pdinference.admission.envelope import RefusedError, opened
 from pdinference.admission.review import EARLY_REVIEW, REVIEW, NotAReviewError, allowed, refused
@@ -30,8 +32,10 @@ WEBHOOK_RULES = {
 
 _MAX_BODY: Final = 8 * 2**20
 """The API server accepts objects of 3 MiB and stores 1.5 MiB; a review has both, with some characters escaped."""
-_MAX_BODIES: Final = 24 * 2**20
+_MAX_BODIES: Final = 48 * 2**20
 """Maximum total size of all bodies that are being read."""
+_MAX_BODIES_OF_ONE: Final = 16 * 2**20
+"""Maximum total size of those of one client."""
 _LARGE: Final = 2**16
 _READ_S: Final = 5.0
 
@@ -41,10 +45,10 @@ class _TooBusyError(Exception):
 
 
 class _Bodies:
-    """Reads bodies within a limit on their total size."""
+    """Reads bodies within limits on their total size, of one client and of all."""
 
     def __init__(self) -> None:
-        self._held = 0
+        self._held: Counter[str] = Counter()
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
@@ -52,15 +56,23 @@ class _Bodies:
         length = _MAX_BODY if request.content_length is None else request.content_length
         if length > _MAX_BODY:
             raise web.HTTPRequestEntityTooLarge(_MAX_BODY, length)
-        if self._held + length > _MAX_BODIES:
+        client = _client(request)
+        if self._held[client] + length > _MAX_BODIES_OF_ONE or self._held.total() + length > _MAX_BODIES:
             raise _TooBusyError
-        self._held += length
+        self._held[client] += length
         try:
             async with asyncio.timeout(_READ_S):
                 body = await request.read()
             yield body
         finally:
-            self._held -= length
+            self._held[client] -= length
+            if not self._held[client]:
+                del self._held[client]
+
+
+def _client(request: web.Request) -> str:
+    """The address of the caller. All else in a request can be invented: any pod may reach the port."""
+    return request.remote or ""
 
 
 def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:
@@ -70,7 +82,7 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
         calls: Runs the examinations.
         registry: Registry for the metric of reviews.
     """
-    reviews = Counter(
+    reviews = Metric(
         "pdinference_admission_reviews", "Answers of the webhook, by result (allowed, refused).", ["result"],
         registry=registry,
     )  # fmt: skip
@@ -80,7 +92,8 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
     async def answered(request: web.Request, *, early: bool) -> web.Response:
         try:
             async with bodies.read(request) as body:
-                answer = await _answer(calls, body, EARLY_REVIEW if early else REVIEW, opening)
+                task = EARLY_REVIEW if early else REVIEW
+                answer = await _answer(calls, body, task, opening, client=_client(request))
         except NotAReviewError as error:
             return web.Response(status=400, text=f"{error}\n")
         except _TooBusyError:
@@ -103,7 +116,7 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
     return [web.post(PATH, validate), web.post(EARLY_PATH, validate_early)]
 
 
-async def _answer(calls: Calls, body: bytes, task: str, opening: asyncio.Lock) -> dict[str, Any]:
+async def _answer(calls: Calls, body: bytes, task: str, opening: asyncio.Lock, *, client: str) -> dict[str, Any]:
     """The response to a review. After any error, the object is rejected."""
     uid = ""
     try:
@@ -114,7 +127,8 @@ async def _answer(calls: Calls, body: bytes, task: str, opening: asyncio.Lock) -
         uid = envelope.uid
         if envelope.settled:
             return allowed(uid)
-        found: dict[str, Any] = msgspec.json.decode(await calls.call(task, envelope.reduced, turn=envelope.namespace))
+        answer = await calls.call(task, envelope.reduced, turn=envelope.namespace, client=client)
+        found: dict[str, Any] = msgspec.json.decode(answer)
     except NotAReviewError:
         raise
     except RefusedError as error:

@@ -165,7 +165,7 @@ def _read_known(model: type[ResourceT], document: Mapping[str, Any], errors: lis
 
 
 def _partial(model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]) -> Reading[ResourceT]:
-    unfit = tuple(_problem(model, details) for details in errors)
+    unfit = tuple(_problem(model, details, hints=index < _MOST_PROBLEMS) for index, details in enumerate(errors))
     left_out = [problem.field for problem in unfit]
     stand_ins = _STAND_INS.get(model, {})
     for _ in range(_ROUNDS):
@@ -183,8 +183,9 @@ def _partial(model: type[ResourceT], document: Mapping[str, Any], errors: list[E
     return Reading(None, unfit, tuple(left_out))
 
 
-def _problem(model: type[ApiModel], details: ErrorDetails) -> Problem:
-    return Problem(path(details["loc"]), sentence(details, _hint(model, details)))
+def _problem(model: type[ApiModel], details: ErrorDetails, *, hints: bool) -> Problem:
+    """A problem. A hint takes 50 us, and no more problems than these are shown."""
+    return Problem(path(details["loc"]), sentence(details, _hint(model, details) if hints else ""))
 
 
 def _hint(model: type[ApiModel], details: ErrorDetails) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.validation import Problem, first_of, read
+from pdinference.api.validation import InvalidResourceError, Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.api_servers import api_server_problems, api_server_warnings
 from pdinference.checks.batches import batch_problems
@@ -21,7 +21,7 @@ from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import path_risks, pinning_risks, product_risks, risks
 from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
-from pdinference.manifests import RenderSettings
+from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.policy import policy_problems
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 
@@ -75,6 +75,7 @@ def examine(
     )
     # A field that was left out as invalid must not also be reported for its default.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
+    problems = problems or tuple(_unsound(reading.resource, settings))
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (
@@ -95,6 +96,14 @@ def examine(
         memory=memory,
         ignored=tuple(warning.field for warning in reading.ignored),
     )
+
+
+def _unsound(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
+    """Parts of the rendered pods that the API server would reject only once the resource is stored."""
+    try:
+        render(resource, settings)
+    except InvalidResourceError as error:
+        yield from error.problems
 
 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from pdinference.api.container_resources import resource_faults
 from pdinference.api.names import Role
-from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.roles.accelerator import MAX_CLAIMED
 from pdinference.api.v1alpha1.roles.role import Resources
@@ -38,11 +38,6 @@ def _shared_claim_problems(spec: Spec) -> Iterator[Problem]:
 
 
 def problems_of_resources(field: str, resources: Resources) -> Iterator[Problem]:
-    """Requests of one container that exceed their limits; `field` is its `resources`."""
-    for name in sorted(resources.requests.keys() & resources.limits.keys()):
-        requested, limit = resources.requests[name], resources.limits[name]
-        if (quantity(requested) or 0) > (quantity(limit) or 0):
-            yield Problem(
-                f"{field}.requests.{name}",
-                f"{requested} exceeds the limit of {limit}. Lower the request, or raise the limit.",
-            )
+    """Amounts of one container that the API server would reject; `field` is its `resources`."""
+    for path, message in resource_faults(resources.requests, resources.limits):
+        yield Problem(f"{field}.{path}", message)

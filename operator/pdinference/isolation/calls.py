@@ -17,13 +17,14 @@ class BusyError(Exception):
 class Calls(Protocol):
     """Makes calls."""
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         """Call a function.
 
         Args:
             task: Name of the function.
             payload: Its argument.
-            turn: Source of the call, such as a namespace. Sources take turns.
+            turn: Source of the call, such as a namespace. Sources of a client take turns.
+            client: Who asks, by something that it cannot choose, such as its address. Clients take turns before.
 
         Raises:
             EndedError: The function did not complete. A retry with the same payload does not help.
@@ -42,6 +43,6 @@ class InProcess:
     def __init__(self, tasks: Mapping[str, Task]) -> None:
         self._tasks = tasks
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         """Call a function; its exceptions propagate."""
         return self._tasks[task](payload)

@@ -71,11 +71,11 @@ class Lane:
         self._ended = ended
         self._turns: FairQueue[_Call] = FairQueue(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         """See `Calls`."""
         call = _Call(task, payload, asyncio.get_running_loop().create_future())
-        if not self._turns.put(turn, call):
-            raise BusyError("Too many examinations are waiting. Try again.")
+        if (displaced := self._turns.put(turn, call, group=client)) is not None and not displaced.reply.done():
+            displaced.reply.set_exception(BusyError("Too many examinations are waiting. Try again."))
         try:
             async with asyncio.timeout(self._limits.patience):
                 return await call.reply

@@ -21,9 +21,9 @@ from pdinference.engine.batch import (
     runner_command,
 )
 from pdinference.manifests.children import command_values, owner_reference
-from pdinference.manifests.pods.hardening import require_restricted
+from pdinference.manifests.pods.hardening import require_sound
 from pdinference.manifests.pods.own_volumes import secret_mount, token_mount, token_volume
-from pdinference.manifests.pods.placement import as_api
+from pdinference.manifests.pods.placement import as_api, with_default_requests
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
@@ -39,7 +39,7 @@ def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> 
         InvalidResourceError: A pod would not meet the restricted Pod Security Standard.
     """
     objects = (_network_policy(batch, settings), *_account(batch), _job(batch, service, settings))
-    require_restricted(objects, settings.policy)
+    require_sound(objects, settings.policy)
     return objects
 
 
@@ -106,9 +106,7 @@ def _child(batch: PDBatch, template: str, **values: Any) -> Manifest:
 
 
 def _resources(batch: PDBatch) -> dict[str, Any]:
-    amounts = as_api(batch.spec.resources)
-    requests = {"cpu": "100m", "memory": "256Mi", **amounts.get("requests", {})}
-    return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
+    return with_default_requests(batch.spec.resources, {"cpu": "100m", "memory": "256Mi"})
 
 
 def _same_claim(batch: PDBatch) -> bool:

@@ -18,7 +18,7 @@ from pdinference.manifests.network import (
     router_service,
 )
 from pdinference.manifests.pods.devices import claimed, name_template
-from pdinference.manifests.pods.hardening import require_restricted
+from pdinference.manifests.pods.hardening import require_sound
 from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.route import http_routes
 from pdinference.manifests.settings import RenderSettings
@@ -86,7 +86,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *scalers(resource).values(),
         *autoscalers(resource, settings).values(),
     )
-    require_restricted(objects, settings.policy)
+    require_sound(objects, settings.policy)
     return Rendered(
         objects=objects,
         revision=revision,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import re2
 from pydantic import (
@@ -23,6 +23,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pdinference.api.words import cut
+
+_LONGEST_DOMAIN: Final = 253
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,45 @@ Quantity = Annotated[
 ]
 """A Kubernetes quantity such as `500m`, `2` or `16Gi`."""
 
+
+def _domain_fits(name: str) -> str:
+    """The name. With a short name, the limit of both leaves the domain more than its own 253 characters."""
+    if len(name.rpartition("/")[0]) > _LONGEST_DOMAIN:
+        raise ValueError(f"Use at most {_LONGEST_DOMAIN} characters before the slash.")
+    return name
+
+
+def _not_reserved(name: str) -> str:
+    """The name. Kubernetes keeps some domains for itself, and `requests.` for quotas of extended resources."""
+    domain = name.partition("/")[0]
+    if domain.endswith("kubernetes.io") or domain.startswith("requests."):
+        raise ValueError("Pods cannot request a resource of this domain. Write that of the device plug-in.")
+    if len(domain) > _LONGEST_DOMAIN - len("requests."):
+        raise ValueError("Write a shorter domain: quotas put `requests.` in front.")
+    return name
+
+
 QualifiedName = Annotated[
     str,
     Field(max_length=317),
     Matches(
-        r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
-        "Write a name, with or without a domain: zone, example.com/zone.",
+        r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+        "Write a name of at most 63 characters, with or without a domain: zone, example.com/zone.",
     ),
+    AfterValidator(_domain_fits),
 ]
 """A label key, annotation key or resource name."""
+
+ExtendedResource = Annotated[
+    str,
+    Field(max_length=308),
+    Matches(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+        "Write an extended resource with its domain, for example nvidia.com/gpu.",
+    ),
+    AfterValidator(_not_reserved),
+]
+"""A resource of devices, as a device plug-in offers it."""
 
 LabelValue = Annotated[
     str,
@@ -153,6 +185,16 @@ ObjectName = Annotated[
         "Write an object's name: lower-case letters, digits, dashes and dots.",
     ),
 ]
+DataKey = Annotated[
+    str,
+    Field(max_length=253),
+    Matches(
+        r"^\.?[A-Za-z0-9_-][A-Za-z0-9._-]*$",
+        "Write a key of a ConfigMap or Secret: letters, digits, dots, dashes and underscores. It cannot be a dot "
+        "or start with two.",
+    ),
+]
+"""A key in the data of a ConfigMap or Secret."""
 NamespaceName = Annotated[
     str,
     Field(max_length=63),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, ObjectName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, DataKey, ImageReference, Matches, ObjectName, Rule
 
 # Segments start with a letter, digit or underscore. This excludes options (`-x`), `..` and absolute paths.
 SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -53,11 +53,7 @@ class SecretKey(ApiModel):
 
     name: ObjectName
     """Name of the Secret."""
-    key: Annotated[
-        str,
-        Field(max_length=253),
-        Matches("^[A-Za-z0-9._-]+$", "Write a key of a Secret: letters, digits, dots, dashes and underscores."),
-    ]
+    key: DataKey
     """Key within the Secret."""
 
 

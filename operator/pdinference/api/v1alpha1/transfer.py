@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, ExtendedResource, Matches, ObjectName, Rule
 from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName
 
 NetworkDevice = Annotated[
@@ -34,22 +34,13 @@ def host_local_cel(transfer: str) -> str:
 class RDMA(ApiModel):
     """KV transfer over RDMA instead of TCP. Nodes must not limit locked memory (docs/operations.md)."""
 
-    resource_name: QualifiedName
+    resource_name: ExtendedResource
     """Extended resource of the RDMA devices, for example `rdma/ib`."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of RDMA devices that each pod requests."""
     net_devices: Annotated[list[NetworkDevice], Field(max_length=32)] = Field(default_factory=list)
     """RDMA devices to use, for example ["mlx5_0:1"] (UCX_NET_DEVICES). Default: the devices nearest to the GPU, as UCX
     finds them."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.resourceName.contains('/')",
-            holds=lambda r: "/" in r.resource_name,
-            field="resourceName",
-            message="Write an extended resource with its domain, for example rdma/ib.",
-        ),
-    )
 
 
 class Mooncake(ApiModel):

@@ -13,7 +13,7 @@ from pdinference.manifests.pod_rules.environment import (
     ENVIRONMENT_FROM,
     HELPER_ENVIRONMENT,
 )
-from pdinference.manifests.pod_rules.probes import LIFECYCLE, PROBE
+from pdinference.manifests.pod_rules.probes import LIFECYCLE, PORT_NAME, PROBE
 from pdinference.manifests.pod_rules.security import CONTAINER_SECURITY
 from pdinference.manifests.pod_rules.shapes import (
     Allowance,
@@ -25,6 +25,7 @@ from pdinference.manifests.pod_rules.shapes import (
     map_of,
     object_of,
     only,
+    qualified_name,
     text,
     whole,
 )
@@ -54,15 +55,17 @@ _SHIELDED = {
     "startupProbe": "the operator sets it",
     "workingDir": "the operator sets it",
 }
-_AMOUNTS = map_of(text(most=317), amount, most=16)
+_AMOUNTS = map_of(qualified_name, amount, most=16)
+_BELOW = r"(?s)(?!(.*/)?\.\.(/|$))[^/].*"
+"""A path below a folder."""
 _MOUNT = object_of(
     {
         "name": VOLUME_NAME,
         "mountPath": text(r"[^:]+", "/adapters"),
         "readOnly": flag,
         "recursiveReadOnly": only("Disabled", "IfPossible", "Enabled"),
-        "subPath": text(r"[^/].*", "llama"),
-        "subPathExpr": text(r"[^/].*", "$(POD_NAME)"),
+        "subPath": text(_BELOW, "llama"),
+        "subPathExpr": text(_BELOW, "$(POD_NAME)"),
     },
     {"mountPropagation": "mounts must stay within the pod"},
     required=("mountPath",),
@@ -70,7 +73,7 @@ _MOUNT = object_of(
 _CLAIM = object_of({"name": VOLUME_NAME, "request": VOLUME_NAME}, required=("name",))
 _PORT = object_of(
     {
-        "name": text(r"[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", "metrics", most=15),
+        "name": PORT_NAME,
         "containerPort": whole(1, 65535),
         "protocol": only("TCP", "UDP", "SCTP"),
     },

@@ -6,14 +6,18 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.validation import Problem
-from pdinference.manifests.pod_rules.shapes import Allowance, Check, both, listed, map_of, object_of, text
-
-_KEY = text(
-    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
-    "team or example.com/team",
-    most=317,
+from pdinference.manifests.pod_rules.shapes import (
+    LABEL_VALUE,
+    Allowance,
+    Check,
+    both,
+    listed,
+    map_of,
+    object_of,
+    qualified_name,
+    text,
 )
-_VALUE = text(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", "search", most=63)
+
 _OWN = (f"{names.GROUP}/", "app.kubernetes.io/")
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ALLOWED_LABEL = listed("labels", "the label")
@@ -43,7 +47,7 @@ def service_annotation(value: str, path: str, allowance: Allowance) -> Iterator[
 
 METADATA: Check = object_of(
     {
-        "labels": map_of(both(_KEY, _label), _VALUE, most=32),
-        "annotations": map_of(both(_KEY, _annotation), text(most=16384), most=32),
+        "labels": map_of(both(qualified_name, _label), LABEL_VALUE, most=32),
+        "annotations": map_of(both(qualified_name, _annotation), text(most=16384), most=32),
     }
 )

@@ -1,5 +1,6 @@
 """The tables of an overlay's members and of its pod spec."""
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -20,6 +21,7 @@ from pdinference.manifests.pod_rules.scheduling import (
 )
 from pdinference.manifests.pod_rules.security import POD_SECURITY
 from pdinference.manifests.pod_rules.shapes import (
+    DOMAIN,
     Allowance,
     Check,
     both,
@@ -28,6 +30,7 @@ from pdinference.manifests.pod_rules.shapes import (
     not_beside_token,
     object_of,
     only,
+    qualified_name,
     shown,
     text,
 )
@@ -78,21 +81,29 @@ def _own_claim(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem
         yield Problem(path, "The operator uses this claim. Use another name, or configure accelerator.devices.")
 
 
-_ADDRESS = text(r"[0-9a-fA-F:.]{2,45}", "10.0.0.10", most=45)
+def _address(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    try:
+        ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
+    except ValueError:
+        yield Problem(path, f"{shown(value)} is not an address. Write for example 10.0.0.10.")
+
+
 _DNS = object_of(
     {
-        "nameservers": both(list_of(_ADDRESS, most=8), _nameservers),
-        "searches": both(list_of(text(most=253), most=32), _searches),
-        "options": list_of(object_of({"name": text(most=63), "value": text(most=63)}), most=16),
+        "nameservers": both(list_of(_address, most=3), _nameservers),
+        "searches": both(list_of(DOMAIN, most=8), _searches),
+        "options": list_of(
+            object_of({"name": text(r"\S+", "ndots", most=63), "value": text(most=63)}, required=("name",)), most=16
+        ),
     }
 )
-_ALIAS = object_of({"ip": _ADDRESS, "hostnames": list_of(text(most=253), most=64)}, required=("ip",))
+_ALIAS = object_of({"ip": _address, "hostnames": list_of(DOMAIN, most=64)}, required=("ip",))
 _CLAIM = object_of(
     {"name": VOLUME_NAME, "resourceClaimName": OBJECT_NAME, "resourceClaimTemplateName": OBJECT_NAME},
     required=("name",),
 )
-_READINESS_GATE = object_of({"conditionType": text(most=317)}, required=("conditionType",))
-_SCHEDULING_GATE = object_of({"name": text(most=317)}, required=("name",))
+_READINESS_GATE = object_of({"conditionType": qualified_name}, required=("conditionType",))
+_SCHEDULING_GATE = object_of({"name": qualified_name}, required=("name",))
 _SPEC: dict[str, Check] = {
     "containers": list_of(container, most=32),
     "initContainers": list_of(init_container, most=32),

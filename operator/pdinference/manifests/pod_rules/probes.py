@@ -3,9 +3,13 @@
 from pdinference.manifests.pod_rules.shapes import Check, either, list_of, object_of, only, text, whole
 
 _NO_HOST = {"host": "the kubelet would call another host from the node; remove it to call the pod"}
-_PORT = either(str, text(r"[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", "http", most=15), whole(1, 65535))
-_HEADERS = list_of(object_of({"name": text(most=256), "value": text()}, required=("name", "value")), most=16)
-_EXEC = object_of({"command": list_of(text(most=65536))})
+PORT_NAME = text(r"(?=.*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?", "http", most=15)
+_PORT = either(str, PORT_NAME, whole(1, 65535))
+_HEADERS = list_of(
+    object_of({"name": text(r"[A-Za-z0-9-]+", "X-Probe", most=256), "value": text()}, required=("name", "value")),
+    most=16,
+)
+_EXEC = object_of({"command": list_of(text(most=65536))}, required=("command",))
 _HTTP = object_of(
     {"path": text(), "port": _PORT, "scheme": only("HTTP", "HTTPS"), "httpHeaders": _HEADERS},
     _NO_HOST,
@@ -25,7 +29,9 @@ _CALLS: dict[str, Check] = {
     "tcpSocket": _TCP,
     "grpc": object_of({"port": whole(1, 65535), "service": text(most=256)}, required=("port",)),
 }
-_HANDLER = object_of({"exec": _EXEC, "httpGet": _HTTP, "sleep": object_of({"seconds": whole(0, 86400)})})
+_HANDLER = object_of(
+    {"exec": _EXEC, "httpGet": _HTTP, "sleep": object_of({"seconds": whole(1, 86400)}, required=("seconds",))}
+)
 
 PROBE: Check = object_of({**_TIMES, **_CALLS, "exec": _EXEC})
 LIFECYCLE: Check = object_of({"postStart": _HANDLER, "preStop": _HANDLER})

@@ -6,24 +6,26 @@ from typing import Any
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.selectors import EXPRESSIONS, LABEL_SELECTOR
 from pdinference.manifests.pod_rules.shapes import (
+    DOMAIN,
+    LABEL_VALUE,
     Allowance,
     Check,
+    both,
     list_of,
     listed,
     map_of,
     object_of,
     only,
-    text,
+    qualified_name,
     whole,
 )
 
-PRIORITY_CLASS = listed("priorityClasses", "the PriorityClass", "system-")
-RUNTIME_CLASS = listed("runtimeClasses", "the RuntimeClass")
-SCHEDULER_NAME = listed("schedulerNames", "the scheduler")
+PRIORITY_CLASS = both(DOMAIN, listed("priorityClasses", "the PriorityClass", "system-"))
+RUNTIME_CLASS = both(DOMAIN, listed("runtimeClasses", "the RuntimeClass"))
+SCHEDULER_NAME = both(DOMAIN, listed("schedulerNames", "the scheduler"))
 _TOLERATED_KEY = listed("tolerations", "pods to tolerate the taint", "node-role.kubernetes.io/")
-_KEY = text(most=317)
-NODE_SELECTOR: Check = map_of(_KEY, text(most=63), most=32)
-_KEYS = list_of(_KEY, most=16)
+NODE_SELECTOR: Check = map_of(qualified_name, LABEL_VALUE, most=32)
+_KEYS = list_of(qualified_name, most=16)
 _NODE_TERM = object_of({"matchExpressions": EXPRESSIONS, "matchFields": EXPRESSIONS})
 _WEIGHT = whole(1, 100)
 _NODE = object_of(
@@ -43,7 +45,12 @@ _OWN_NAMESPACE = {
     "namespaceSelector": "it could block nodes for pods of other namespaces",
 }
 _POD_TERM = object_of(
-    {"topologyKey": _KEY, "labelSelector": LABEL_SELECTOR, "matchLabelKeys": _KEYS, "mismatchLabelKeys": _KEYS},
+    {
+        "topologyKey": qualified_name,
+        "labelSelector": LABEL_SELECTOR,
+        "matchLabelKeys": _KEYS,
+        "mismatchLabelKeys": _KEYS,
+    },
     _OWN_NAMESPACE,
     required=("topologyKey",),
 )
@@ -60,7 +67,7 @@ AFFINITY: Check = object_of({"nodeAffinity": _NODE, "podAffinity": _PODS, "podAn
 TOPOLOGY_SPREAD: Check = list_of(
     object_of(
         {
-            "topologyKey": _KEY,
+            "topologyKey": qualified_name,
             "maxSkew": whole(1),
             "minDomains": whole(1),
             "whenUnsatisfiable": only("DoNotSchedule", "ScheduleAnyway"),
@@ -69,16 +76,24 @@ TOPOLOGY_SPREAD: Check = list_of(
             "nodeAffinityPolicy": only("Honor", "Ignore"),
             "nodeTaintsPolicy": only("Honor", "Ignore"),
         },
-        required=("topologyKey",),
+        required=("topologyKey", "maxSkew", "whenUnsatisfiable"),
     ),
     key="topologyKey",
     most=16,
 )
+
+
+def _taint(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """The key of a taint; empty for every taint."""
+    if value != "":
+        yield from qualified_name(value, path, allowance)
+
+
 _TOLERATION = object_of(
     {
-        "key": text(most=317),
-        "operator": only("Exists", "Equal", "Lt", "Gt"),
-        "value": text(most=63),
+        "key": _taint,
+        "operator": only("Exists", "Equal"),
+        "value": LABEL_VALUE,
         "effect": only("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
         "tolerationSeconds": whole(),
     }

@@ -6,6 +6,7 @@ A check takes an untrusted value of any type and yields its problems.
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from pdinference.api.installation_policy import Policy, allowed_by
@@ -117,6 +118,23 @@ def text(pattern: str = "", example: str = "", *, most: int = 4096) -> Check:
     return check
 
 
+_DOMAIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
+_DOMAIN_NAME = re.compile(_DOMAIN)
+_QUALIFIED = re.compile(r"([^/]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE: Check = text(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", "search", most=63)
+DOMAIN: Check = text(_DOMAIN, "gpu.example.com", most=253)
+
+
+def qualified_name(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """A key of a label, an annotation or a taint, or the name of a resource or condition."""
+    if not isinstance(value, str):
+        yield _mistyped(path, "a text", value)
+        return
+    domain, slash, _ = value.rpartition("/")
+    if not _QUALIFIED.fullmatch(value) or (slash and not _DOMAIN_NAME.fullmatch(domain)):
+        yield Problem(path, f"{shown(value)} is not valid. Write for example zone or example.com/zone.")
+
+
 def whole(least: int = 0, most: int = 2**31 - 1, *, why: str = "") -> Check:
     """An integer within bounds."""
 
@@ -211,7 +229,8 @@ def not_allowed(what: str, member: str, patterns: Collection[str]) -> str:
 
 def amount(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     """A quantity."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or _quantity(value) is None:
+    number = None if isinstance(value, bool) or not isinstance(value, int | float | str) else _quantity(value)
+    if number is None or number < 0:
         yield Problem(path, f"{shown(value)} is not a quantity. Write for example 500m, 2 or 16Gi.")
 
 
@@ -248,7 +267,7 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
-def _quantity(value: float | str) -> object:
+def _quantity(value: float | str) -> Decimal | None:
     written = value if isinstance(value, str) else str(value) if _is_plain(value) else ""
     return quantity(written) if len(written) <= _SHOWN else None
 

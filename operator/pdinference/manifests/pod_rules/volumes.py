@@ -7,6 +7,7 @@ from pdinference.api.installation_policy import VolumeType
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.selectors import LABEL_SELECTOR
 from pdinference.manifests.pod_rules.shapes import (
+    DOMAIN,
     Allowance,
     Check,
     amount,
@@ -15,7 +16,6 @@ from pdinference.manifests.pod_rules.shapes import (
     flag,
     list_of,
     listed,
-    map_of,
     not_allowed,
     object_of,
     only,
@@ -23,36 +23,41 @@ from pdinference.manifests.pod_rules.shapes import (
     whole,
 )
 
-OBJECT_NAME = text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "adapters", most=253)
+OBJECT_NAME = DOMAIN
 SECRET_NAME = both(OBJECT_NAME, listed("secrets", "podTemplate to read the Secret"))
 VOLUME_NAME = text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "adapters", most=63)
-KEY = text(r"[A-Za-z0-9._-]{1,253}", "chat.jinja", most=253)
-_FILE = text(r"[^/:].{0,1022}", "chat.jinja", most=1023)
+KEY = text(r"\.?[A-Za-z0-9_-][A-Za-z0-9._-]*", "chat.jinja", most=253)
+_FILE = text(r"(?s)(?!\.\.)(?!.*/\.\.(/|$))[^/:][^:]*", "chat.jinja", most=1023)
 _MODE = whole(0, 0o777)
 _ITEMS = list_of(object_of({"key": KEY, "path": _FILE, "mode": _MODE}, required=("key", "path")), key="key")
+_KEYED = r"metadata\.(labels|annotations)(\['[^']{1,317}'\])?"
+_POD_FIELD = text(rf"metadata\.(name|namespace|uid)|{_KEYED}", "metadata.labels", most=350)
+RESOURCE_FIELD = text(
+    r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-[0-9]+([KMGTPE]i)?)", "limits.memory", most=317
+)
 _POD_FIELDS = {
     "path": _FILE,
     "mode": _MODE,
-    "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": text(most=317)}, required=("fieldPath",)),
+    "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": _POD_FIELD}, required=("fieldPath",)),
     "resourceFieldRef": object_of(
-        {"containerName": VOLUME_NAME, "resource": text(most=317), "divisor": amount}, required=("resource",)
+        {"containerName": VOLUME_NAME, "resource": RESOURCE_FIELD, "divisor": amount},
+        required=("containerName", "resource"),
     ),
 }
 _DOWNWARD_ITEMS = list_of(object_of(_POD_FIELDS, required=("path",)), key="path")
+_STORAGE = object_of({"storage": amount}, required=("storage",))
 _CLAIM = object_of(
     {
         "accessModes": list_of(only("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"), most=4),
-        "storageClassName": text(most=253),
+        "storageClassName": DOMAIN,
         "volumeMode": only("Filesystem"),
         "resources": object_of(
-            {
-                "requests": map_of(text(most=317), amount, most=4),
-                "limits": map_of(text(most=317), amount, most=4),
-            }
+            {"requests": _STORAGE, "limits": object_of({"storage": amount})}, required=("requests",)
         ),
         "selector": LABEL_SELECTOR,
-        "volumeAttributesClassName": text(most=253),
-    }
+        "volumeAttributesClassName": DOMAIN,
+    },
+    required=("accessModes", "resources"),
 )
 _PROJECTED = object_of(
     {
@@ -76,7 +81,11 @@ _TYPES: dict[str, Check] = {
         {"volumeClaimTemplate": object_of({"spec": _CLAIM}, required=("spec",))}, required=("volumeClaimTemplate",)
     ),
     "image": object_of(
-        {"reference": text(most=512), "pullPolicy": only("Always", "IfNotPresent", "Never")}, required=("reference",)
+        {
+            "reference": text(r"\S+", "registry.example/data:1", most=512),
+            "pullPolicy": only("Always", "IfNotPresent", "Never"),
+        },
+        required=("reference",),
     ),
     "persistentVolumeClaim": object_of({"claimName": OBJECT_NAME, "readOnly": flag}, required=("claimName",)),
     # sources is required: merged into a volume of the operator, an entry without sources would expose its token.

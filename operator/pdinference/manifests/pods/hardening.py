@@ -1,4 +1,4 @@
-"""Hardens merged pod templates, and verifies them against the restricted Pod Security Standard."""
+"""Hardens merged pod templates, and verifies that they are restricted and that the API server accepts them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,6 +7,7 @@ from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.manifests.pods.pod_security import Exceptions, containers_of, restricted_problems
+from pdinference.manifests.pods.pod_validity import validity_problems
 from pdinference.manifests.templates import Manifest
 
 _MODEL_VOLUME = "model"
@@ -35,13 +36,14 @@ def _model_is_read_only(pod: Manifest) -> None:
                     mount["readOnly"] = True
 
 
-def require_restricted(objects: Iterable[Manifest], policy: Policy) -> None:
-    """Reject pods that violate the restricted Pod Security Standard, except where the policy allows it.
+def require_sound(objects: Iterable[Manifest], policy: Policy) -> None:
+    """Reject pods that the API server would reject, or that violate the restricted Pod Security Standard.
 
-    This is a second line of defence: the rules for overlays reject such pods earlier, with better messages.
+    The policy allows exceptions from the standard. For the standard, this is a second line of defence: the rules for
+    overlays reject such pods earlier, with better messages.
 
     Raises:
-        InvalidResourceError: A pod violates the standard.
+        InvalidResourceError: A pod is not valid or violates the standard.
     """
     if problems := tuple(_problems(objects, policy)):
         raise InvalidResourceError(problems)
@@ -56,3 +58,4 @@ def _problems(objects: Iterable[Manifest], policy: Policy) -> Iterator[Problem]:
         if isinstance(template, dict) and "spec" in template:
             where = f"{manifest['kind']} {manifest['metadata']['name']}: spec.template"
             yield from restricted_problems(template, where, exceptions)
+            yield from validity_problems(template, where)

@@ -1,10 +1,12 @@
 """Scheduling fields of a pod, from `placement` and `accelerator` of a role."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
 from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, node_labels, role_labels, role_selector
+from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.roles.accelerator import Accelerator
@@ -92,9 +94,21 @@ def with_devices(resources: Fields, spec: RoleSpec, rdma: RDMA | None, devices: 
 
 def router_resources(resources: Resources) -> Fields:
     """`resources` of the router container. The default CPU request protects it from busy vLLM pods."""
-    amounts = as_api(resources)
-    requests = {"cpu": "250m", "memory": "256Mi", **amounts.get("requests", {})}
-    return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
+    return with_default_requests(resources, {"cpu": "250m", "memory": "256Mi"})
+
+
+def with_default_requests(resources: Resources, defaults: Mapping[str, str]) -> Fields:
+    """`resources` of a container, with requests of defaults up to their limits where the user has set none."""
+    limits = resources.limits
+    requests = {
+        **{name: min(amount, limits.get(name, amount), key=_value) for name, amount in defaults.items()},
+        **resources.requests,
+    }
+    return {"requests": requests, **({"limits": dict(limits)} if limits else {})}
+
+
+def _value(amount: str) -> Decimal:
+    return quantity(amount) or Decimal()
 
 
 def _affinity(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:

@@ -2,23 +2,43 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValues, Matches, ObjectName, QualifiedName, Quantity, Rule
+from pdinference.api.v1alpha1.base import (
+    ApiModel,
+    ExtendedResource,
+    LabelValues,
+    Matches,
+    ObjectName,
+    QualifiedName,
+    Quantity,
+    Rule,
+)
 
 MAX_CLAIMED = 32
 """Devices that one ResourceClaim can hold (AllocationResultsMaxSize in k8s.io/api/resource/v1)."""
 
 _RESOURCE_NAME = "nvidia.com/gpu"
 
+_LONGEST_DOMAIN = 63
+"""Characters before the slash of an attribute (DeviceMaxDomainLength in k8s.io/api/resource/v1)."""
+
+
+def _domain_fits(attribute: str) -> str:
+    if len(attribute.partition("/")[0]) > _LONGEST_DOMAIN:
+        raise ValueError(f"Use at most {_LONGEST_DOMAIN} characters before the slash.")
+    return attribute
+
+
 Selector = Annotated[str, Field(min_length=1, max_length=2048)]
 Attribute = Annotated[
     str,
     Field(max_length=96),
     Matches(
-        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z_][A-Za-z0-9_]*$",
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z_][A-Za-z0-9_]{0,31}$",
         "Write an attribute with a domain, for example resource.kubernetes.io/pcieRoot.",
     ),
+    AfterValidator(_domain_fits),
 ]
 
 
@@ -39,7 +59,7 @@ class Accelerator(ApiModel):
 
     type: Literal["GPU", "CPU"] = "GPU"
     """GPU: a device that a device plugin offers as an extended resource. CPU: vLLM's CPU build, without devices."""
-    resource_name: QualifiedName = _RESOURCE_NAME
+    resource_name: ExtendedResource = _RESOURCE_NAME
     """Extended resource to request, one for each rank. Pods tolerate node taints with this key. Ignored with type CPU
     and with devices."""
     products: LabelValues = Field(default_factory=list)
@@ -59,12 +79,6 @@ class Accelerator(ApiModel):
             holds=lambda a: a.type != "CPU" or not a.products,
             field="products",
             message="Type CPU takes no products. Remove products; select nodes with placement.nodeSelector.",
-        ),
-        Rule(
-            cel="self.resourceName.contains('/')",
-            holds=lambda a: "/" in a.resource_name,
-            field="resourceName",
-            message="Write an extended resource with its domain, for example nvidia.com/gpu.",
         ),
         Rule(
             cel="!has(self.devices) || self.type != 'CPU'",
