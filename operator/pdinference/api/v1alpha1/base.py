@@ -144,7 +144,7 @@ ExtendedResource = Annotated[
     Field(max_length=308),
     Matches(
         r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
-        "Write an extended resource with its domain, for example nvidia.com/gpu.",
+        "Write an extended resource with its domain, for example nvidia.com/gpu or rdma/ib.",
     ),
     AfterValidator(_not_reserved),
 ]

@@ -17,19 +17,31 @@ from pdinference.manifests.pod_rules.shapes import (
     only,
     text,
 )
-from pdinference.manifests.pod_rules.volumes import KEY, OBJECT_NAME, RESOURCE_FIELD, SECRET_NAME, VOLUME_NAME
+from pdinference.manifests.pod_rules.volumes import (
+    FIELD_KEY,
+    KEY,
+    OBJECT_NAME,
+    RESOURCE_FIELD,
+    SECRET_NAME,
+    VOLUME_NAME,
+    resource_field,
+)
 
 _VARIABLE = text(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}", "NCCL_DEBUG", most=256)
 _POD_FIELD = text(
-    r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^']{1,317}'\]"
+    r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)"
+    rf"\['{FIELD_KEY}'\]"
     r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)",
     "metadata.name or metadata.labels['team']",
     most=350,
 )
 _SOURCES: dict[str, Check] = {
     "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": _POD_FIELD}, required=("fieldPath",)),
-    "resourceFieldRef": object_of(
-        {"containerName": VOLUME_NAME, "resource": RESOURCE_FIELD, "divisor": amount}, required=("resource",)
+    "resourceFieldRef": both(
+        object_of(
+            {"containerName": VOLUME_NAME, "resource": RESOURCE_FIELD, "divisor": amount}, required=("resource",)
+        ),
+        resource_field,
     ),
     "configMapKeyRef": object_of({"name": OBJECT_NAME, "key": KEY, "optional": flag}, required=("name", "key")),
     "secretKeyRef": object_of({"name": SECRET_NAME, "key": KEY, "optional": flag}, required=("name", "key")),

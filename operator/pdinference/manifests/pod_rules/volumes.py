@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pdinference.api.installation_policy import VolumeType
+from pdinference.api.quantities import quantity
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.selectors import LABEL_SELECTOR
 from pdinference.manifests.pod_rules.shapes import (
@@ -30,25 +31,54 @@ KEY = text(r"\.?[A-Za-z0-9_-][A-Za-z0-9._-]*", "chat.jinja", most=253)
 _FILE = text(r"(?s)(?!\.\.)(?!.*/\.\.(/|$))[^/:][^:]*", "chat.jinja", most=1023)
 _MODE = whole(0, 0o777)
 _ITEMS = list_of(object_of({"key": KEY, "path": _FILE, "mode": _MODE}, required=("key", "path")), key="key")
-_KEYED = r"metadata\.(labels|annotations)(\['[^']{1,317}'\])?"
-_POD_FIELD = text(rf"metadata\.(name|namespace|uid)|{_KEYED}", "metadata.labels", most=350)
+FIELD_KEY = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_POD_FIELD = text(
+    rf"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)(\['{FIELD_KEY}'\])?", "metadata.labels", most=350
+)
 RESOURCE_FIELD = text(
     r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-[0-9]+([KMGTPE]i)?)", "limits.memory", most=317
 )
+_DIVISORS = {"cpu": ("0", "1m", "1"), "": ("0", "1", *(f"1{unit}" for unit in "kMGTPE"), *(f"1{u}i" for u in "KMGTPE"))}
+
+
+def resource_field(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """The unit in which a container gets an amount."""
+    divisors = _DIVISORS["cpu" if value["resource"].endswith(".cpu") else ""]
+    if str(value.get("divisor", "0")) not in divisors:
+        yield Problem(f"{path}.divisor", f"Write one of {', '.join(divisors)}.")
+
+
 _POD_FIELDS = {
     "path": _FILE,
     "mode": _MODE,
     "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": _POD_FIELD}, required=("fieldPath",)),
-    "resourceFieldRef": object_of(
-        {"containerName": VOLUME_NAME, "resource": RESOURCE_FIELD, "divisor": amount},
-        required=("containerName", "resource"),
+    "resourceFieldRef": both(
+        object_of(
+            {"containerName": VOLUME_NAME, "resource": RESOURCE_FIELD, "divisor": amount},
+            required=("containerName", "resource"),
+        ),
+        resource_field,
     ),
 }
 _DOWNWARD_ITEMS = list_of(object_of(_POD_FIELDS, required=("path",)), key="path")
-_STORAGE = object_of({"storage": amount}, required=("storage",))
+
+
+def _some_storage(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    if quantity(value["storage"]) == 0:
+        yield Problem(f"{path}.storage", "Write more than 0, for example 100Gi.")
+
+
+def _some_modes(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    if not value:
+        yield Problem(path, "Write at least one access mode, for example ReadWriteOnce.")
+
+
+_STORAGE = both(object_of({"storage": amount}, required=("storage",)), _some_storage)
 _CLAIM = object_of(
     {
-        "accessModes": list_of(only("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"), most=4),
+        "accessModes": both(
+            list_of(only("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"), most=4), _some_modes
+        ),
         "storageClassName": DOMAIN,
         "volumeMode": only("Filesystem"),
         "resources": object_of(
