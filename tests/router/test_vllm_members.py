@@ -35,7 +35,11 @@ def test_all_arguments_that_vllm_reads_are_known() -> None:
     import vllm  # noqa: PLC0415
 
     root = Path(vllm.__file__).parent
-    files = [*root.glob("v1/**/*.py"), *root.glob("model_executor/models/*.py"), *root.glob("entrypoints/generate/**/*.py")]
+    files = [
+        *root.glob("v1/**/*.py"),
+        *root.glob("model_executor/models/*.py"),
+        *root.glob("entrypoints/generate/**/*.py"),
+    ]
     found = {name for file in files for name in _READERS.findall(file.read_text(encoding="utf-8"))}
     assert {name for name in found if is_internal(name)} == {"kv_transfer_params", "ec_transfer_params"}
     passing = {name for name in found if not (is_internal(name) or name in NEVER or name.startswith(_DIFFUSION))}
