@@ -203,7 +203,7 @@ def _take_source(found: _Environment, source: Mapping[str, Any], maps: ConfigMap
     prefix = text(source.get("prefix")) or ""
     name = text(mapping(source.get("configMapRef")).get("name"))
     secret = text(mapping(source.get("secretRef")).get("name"))
-    if name in maps:
+    if name and name in maps:
         values = {f"{prefix}{key}": value for key, value in maps[name].items()}
         found.values.update(values)
         found.known.update(values)
