@@ -48,9 +48,9 @@ NOTES = [
     "--cudagraph-capture-sizes 1 2 4 --load-format dummy",
     "-cc.mode=3 -cc.cudagraph_mode=FULL",
     "--compilation_config.pass_config.fuse_norm_quant true --compilation-config.cudagraph_capture_sizes+ 1",
-    "--hf-overrides.rope_parameters.factor 4.0 --hf-overrides.a+=x,y --hf-overrides.b 2k",
+    "--hf-overrides.a+=x,y --hf-overrides.b 2k --hf-overrides.rope_parameters.factor 4.0",
     "-O3 --limit-mm-per-prompt.image 2",
-    "--limit-mm-per-prompt '{\"image\": 2}' --allowed-origins '[\"https://a\"]' --kv-cache-memory-bytes 10G",
+    "--limit-mm-per-prompt '{\"image\": 2}' --kv-cache-memory-bytes 10G",
     "--speculative-config.method ngram --speculative-config.num_speculative_tokens 3",
 ]
 REFUSED = [

@@ -17,6 +17,8 @@ from pdinference.conversion.yaml_values import mapping, mappings, number, text, 
 from pdinference.engine.refused import refused_variable
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", re.ASCII)
+_GO_TEMPLATE = re.compile(r"\{\{-?\s*\.\w[^{}]*\}\}", re.ASCII)
+"""A part that a controller or Helm fills in, such as `{{.Name}}`."""
 _GPU: str = Accelerator.model_fields["resource_name"].default
 _DEVICE = re.compile(r".*/(gpu|gaudi|tpu|gpu\.shared|mig-[\w.-]+)")
 _RDMA = re.compile(r"rdma/.+")
@@ -143,7 +145,7 @@ def container_of(template: PodTemplate, container: Mapping[str, Any], maps: Conf
 
 def expanded(value: str, known: Mapping[str, str]) -> str:
     """A text with `$(NAME)` replaced as the kubelet does. References to other variables are kept, and marked."""
-    unresolved = False
+    unresolved = _GO_TEMPLATE.search(value) is not None
 
     def replacement(match: re.Match[str]) -> str:
         nonlocal unresolved
@@ -201,7 +203,7 @@ def _take_source(found: _Environment, source: Mapping[str, Any], maps: ConfigMap
     prefix = text(source.get("prefix")) or ""
     name = text(mapping(source.get("configMapRef")).get("name"))
     secret = text(mapping(source.get("secretRef")).get("name"))
-    if name in maps:
+    if name and name in maps:
         values = {f"{prefix}{key}": value for key, value in maps[name].items()}
         found.values.update(values)
         found.known.update(values)

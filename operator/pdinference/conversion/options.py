@@ -143,8 +143,8 @@ def _with_members_together(arguments: tuple[str, ...], options: Mapping[str, str
             rest.append(word)
             continue
         if key.startswith("--"):
-            option, dot, members = key.partition(".")
-            key = f"{option.replace('_', '-')}{dot}{members}"
+            first, dot, path = key.partition(".")
+            key = first.replace("_", "-") + dot + path
         text: str = Unresolved(value) if isinstance(word, Unresolved) else value
         if not equals:
             if not words:
@@ -156,11 +156,12 @@ def _with_members_together(arguments: tuple[str, ...], options: Mapping[str, str
         elif not _put_member(objects, key, text):
             found.remarks.append(Remark(f"{key}={text}", "Members of this option are nested too deeply."))
     named = {_split(word, options)[0] for word in rest if _is_option(word)}
-    for option, members in objects.items():
-        if _split(option, options)[0] in named:
-            found.remarks.append(Remark(option, _REPLACES))
-        named.add(_split(option, options)[0])
-        rest += [option, json.dumps(members)]
+    for written, members in objects.items():
+        name = _split(written, options)[0]
+        if name in named:
+            found.remarks.append(Remark(written, _REPLACES))
+        named.add(name)
+        rest += [written, json.dumps(members)]
     return rest
 
 
@@ -171,15 +172,11 @@ def _put_member(objects: dict[str, dict[str, Any]], key: str, text: str) -> bool
         return False
     tree = objects.setdefault(option, {})
     for member in members[:-1]:
-        inner = tree.setdefault(member, {})
-        tree = tree.setdefault(member, {}) if isinstance(inner, dict) else _replaced(tree, member)
+        inner = tree.get(member)
+        tree[member] = inner if isinstance(inner, dict) else {}
+        tree = tree[member]
     _merge(tree, members[-1], list(text.split(",")) if appended else member_value(text))
     return True
-
-
-def _replaced(tree: dict[str, Any], member: str) -> dict[str, Any]:
-    tree[member] = {}
-    return tree[member]
 
 
 def _merge(tree: dict[str, Any], member: str, value: Any) -> None:

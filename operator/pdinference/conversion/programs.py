@@ -51,7 +51,7 @@ _ENTRY_POINT = (
     "The entry point of vLLM's image is `vllm serve` already, so vLLM would take this for the model. It is left out "
     "here, as the rest reads as meant without it."
 )
-_ONE_WORD = "A container runs a program of this whole name, which there is none. It is read as words of a command here."
+_ONE_WORD = "A container would look for a program of this whole name. It is read as words of a command here."
 
 
 @dataclass(frozen=True)
