@@ -111,6 +111,7 @@ def _table(role: Role, plan: RolePlan, whose: str, *, without_unknown: bool) -> 
         ("KV per token", stage.kv_bytes_per_token, count(stage.kv_bytes_per_token, " B")),
         ("KV blocks", plan.blocks, count(plan.blocks)),
         ("KV tokens", plan.tokens, count(plan.tokens)),
+        ("KV tokens, at least", plan.fewest_tokens, count(plan.fewest_tokens)),
         ("concurrency", plan.concurrency, count(plan.concurrency, "x")),
         ("largest length", plan.largest_length, count(plan.largest_length)),
         *((f"tokens in tier {name}", tokens, count(tokens)) for name, tokens in plan.tiers.items()),

@@ -197,7 +197,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
         concurrency=derived(lambda c, n: round(held(c, n).concurrency, 2), f"Requests of {per_request} at once.",
                             blocks, length),
         largest_length=derived(lambda c, n: kv.largest_length(groups, settings, int(c), int(n)),
-                               f"Longest request that fits alone; {limit.note}.", blocks, limit),
+                               f"Longest request that fits alone, at the lower end; {limit.note}.", fewest, limit),
         tiers=tier_tokens(facts, settings, stages[0].kv_bytes_per_token),
         fewest_blocks=fewest,
         fewest_tokens=derived(lambda c, n: held(c, n).tokens, _LOWER, fewest, length),
