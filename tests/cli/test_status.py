@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,28 @@ async def test_a_stuck_roll_out_beside_the_revision_that_serves(document: Make, 
     assert (waits.target, serves.target, serves.node, serves.problem) == (True, False, "gpu-1", "")
     assert "fits on no node" in waits.problem
     golden(GOLDEN / "stuck.txt", drawn(view, first, second))
+
+
+async def test_a_status_that_no_operator_updates_is_called_out_of_date(document: Make) -> None:
+    """The pods are read now, and their counts in the status may be of hours ago."""
+    world = World(document())
+    await serving(world)
+    for path in [path for path in world.api.objects if path.startswith(POD.path("ns", "llama-decode"))]:
+        body = world.api.objects[path]
+        moment = "2026-11-26T23:00:00Z"
+        body["status"]["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": moment}]
+    resource = world.api.objects[CR]
+    resource["metadata"]["managedFields"] = [{"subresource": "status", "time": "2026-11-26T22:59:00Z"}]
+
+    def at(second: int) -> Overview:
+        now = datetime(2026, 11, 26, 23, 0, second, tzinfo=UTC)
+        return overview(resource, bodies(world, POD), bodies(world, SCALER), now=now)
+
+    assert at(5).notes == (), "the operator may be about to write"
+    (note,) = at(30).notes
+    assert "it says 1 of 1 D pods ready, and 0 are. It was written last at 2026-11-26T22:59:00Z." in note
+    assert "D  0/1 ready, 1/1 in the status" in drawn(at(30))
+    assert "P  1/1 ready" in drawn(at(30))
 
 
 async def test_limited_replicas_are_shown_with_the_limit(document: Make, golden: Golden) -> None:

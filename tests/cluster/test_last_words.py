@@ -23,6 +23,24 @@ SAID = {
     "option-unknown": "vllm: error: unrecognized arguments: --no-such-option 3",
     "path-missing": "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/absent'.",
     "port-in-use": "OSError: [Errno 98] Address already in use",
+    "architecture-unknown": "The checkpoint you are trying to load has model type `nosuch` but Transformers does",
+    "gpu-utilization": "CacheConfig gpu_memory_utilization Input should be less than or equal to 1 (given: 1.7)",
+    "heads-odd": "The hidden size (256) is not a multiple of the number of attention heads (3).",
+    "kv-transfer-json": "KVTransferConfig Invalid JSON: EOF while parsing an object at line 1 column 22 (given: '{",
+    "kv-transfer-role": "kv_role Input should be 'kv_producer', 'kv_both' or 'kv_consumer' (given: 'kv_all')",
+    "lora-rank": "error: argument --max-lora-rank: invalid choice: 7 (choose from 1, 8, 16, 32, 64, 128",
+    "quantization-unknown": "Value error, Unknown quantization method: int1. Must be one of ['awq', ",
+    "repo-id-two-levels": "Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/absent/deep'.",
+    "speculative-bad": "1 validation error for SpeculativeConfig method Input should be 'ngram', 'medusa',",
+    "speculative-draft-missing": "Invalid repository ID or local directory specified: '/models/draft'.",
+    "template-missing": "The supplied chat template string (/templates/absent.jinja) appears path-like, ",
+    "tensor-parallel-odd": "Total number of attention heads (4) must be divisible by tensor parallel size (3).",
+    "tokenizer-missing": "ValueError: Couldn't instantiate the backend tokenizer from one of: (1)",
+    "attention-backend": "ValueError: Unknown attention backend: 'NOSUCH'. Valid options are: FLASH_ATTN, ",
+    "batched-tokens-small": "max_num_batched_tokens (16) must be greater than or equal to max_num_seqs (64).",
+    "scheduler-seqs-zero": "max_num_seqs Input should be greater than or equal to 1 (given: 0)",
+    "tool-parser-unknown": "KeyError: 'invalid tool call parser: nosuch (chose from { apertus,",
+    "trust-remote-code": "The repository /models/remote contains custom code which must be executed to ",
     "weights-missing-of-a-worker": "RuntimeError: Cannot find any model weights with `/models/noweights`",
 }
 
@@ -36,7 +54,7 @@ def test_the_line_that_says_what_is_wrong_is_quoted(name: str, said: str) -> Non
     found = last_words((LOGS / f"{name}.txt").read_text(encoding="utf-8"))
     assert said in found
     assert len(found) <= LONGEST
-    for noise in ("Traceback", 'File "', "pid=", "For further information", "input_value", "UserWarning"):
+    for noise in ("Traceback", 'File "', "pid=", "For further information", "input_value", "ArgsKwargs", "UserWarning"):
         assert noise not in found
 
 
@@ -85,7 +103,7 @@ POINTER = "RuntimeError: Engine core initialization failed. See root cause above
                 "[type=greater_than, input_value=0, input_type=int]\n    For further information visit https://x\n"
                 "length\n  Field required [type=missing, input_value={}, input_type=dict]\n"
             ),
-            "ValidationError: 2 validation errors for Config seqs Input should be greater than 0 length Field required",
+            "ValidationError: 2 validation errors for Config seqs Input should be greater than 0 (given: 0) length",
         ),
         # without a message, the statement
         (

@@ -1,7 +1,8 @@
 """What `status` shows of a PDInference: a pure function of the resource, its pods and its PDScalers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,9 @@ _LONGEST_NAME: Final = 253
 _LONGEST_PROBLEM: Final = 2000
 _SHARING: Final = "HostLocal"
 _UNSPLIT: Final = "Aggregated"
+_LAG: Final = timedelta(seconds=10)
+"""Time in which a running operator has written a change of a pod into the status."""
+_WORDS: Final = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "router"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class RoleView:
         recommended: Pods that its scale target recommends; None without autoscaling.
         limited: Why the allocated count differs from that; empty if it does not.
         load: Load per pod and target, as the HPA reads them; empty without autoscaling.
+        live: Ready pods of the target revision now, if the status is behind them; None if it is not.
     """
 
     role: Role
@@ -80,6 +85,7 @@ class RoleView:
     limited: str = ""
     load: str = ""
     pods: tuple[Pod, ...] = ()
+    live: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,11 @@ class Overview:
 
 
 def overview(
-    resource: Json, pods: Sequence[Json] = (), scalers: Sequence[Json] = (), notes: Sequence[str] = ()
+    resource: Json,
+    pods: Sequence[Json] = (),
+    scalers: Sequence[Json] = (),
+    notes: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> Overview:
     """What the status command shows.
 
@@ -141,10 +151,14 @@ def overview(
         pods: Its pods.
         scalers: Its PDScalers.
         notes: What could not be read.
+        now: Time at which all pods of the resource were read; None if they were not.
     """
     metadata, spec = resource["metadata"], resource.get("spec") or {}
     stored = resource.get("status") or {}
     status = stored_status(stored)
+    roles = tuple(_roles(metadata["namespace"], spec, status, pods, scalers))
+    if now is not None and status.conditions:
+        roles = tuple(replace(view, live=_live_unless_told(view, status, pods, now)) for view in roles)
     ready, progressing = find(status.conditions, READY), find(status.conditions, PROGRESSING)
     return Overview(
         namespace=metadata["namespace"],
@@ -157,11 +171,11 @@ def overview(
         rollout=progressing.reason if progressing else "",
         revision=status.revision,
         serving=status.serving_revision,
-        roles=tuple(_roles(metadata["namespace"], spec, status, pods, scalers)),
+        roles=roles,
         transfer=stored.get("transfer") or {},
         objectives=stored.get("objectives") or {},
         concerns=tuple(_concerns(status.conditions)),
-        notes=(*_of_moment(metadata, status), *notes),
+        notes=(*_of_moment(metadata, status), *_of_old_status(metadata, roles), *notes),
     )
 
 
@@ -174,6 +188,46 @@ def _of_moment(metadata: Json, status: Status) -> Iterator[str]:
         yield NO_STATUS
     elif status.observed_generation < generation:
         yield f"The operator has not handled the last edit yet (generation {generation})."
+
+
+def _live_unless_told(view: RoleView, status: Status, pods: Sequence[Json], now: datetime) -> int | None:
+    """The number of ready pods of a role, if the status has had time to say it and says another one."""
+    if view.note:
+        return None
+    ready, moving = 0, False
+    for body in pods:
+        record = pod_record(body)
+        if record is None or record.summary.role is not view.role or record.summary.node_rank:
+            continue
+        if record.summary.revision == status.revision:
+            ready += record.summary.ready and not record.summary.terminating
+            moving |= record.summary.terminating or now - _last_change(body) < _LAG
+    return None if moving or ready == view.ready else ready
+
+
+def _last_change(body: Json) -> datetime:
+    """When a pod became ready or unready last; long ago if it does not say."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    time = next((one.get("lastTransitionTime") for one in conditions if one["type"] == "Ready"), None)
+    try:
+        return datetime.fromisoformat(str(time))
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _of_old_status(metadata: Json, roles: Sequence[RoleView]) -> Iterator[str]:
+    """How old a status is that the pods contradict."""
+    late = [view for view in roles if view.live is not None]
+    behind = [f"{view.ready} of {view.desired} {_WORDS[view.role]} pods ready, and {view.live} are" for view in late]
+    if not behind:
+        return
+    fields = metadata.get("managedFields") or ()
+    times = [str(one["time"]) for one in fields if one.get("subresource") == "status" and "time" in one]
+    written = f" It was written last at {plain(max(times), 40)}." if times else ""
+    yield (
+        f"The status is out of date: it says {'; '.join(behind)}.{written} If this lasts, no operator handles the "
+        "resource: check with `kubectl pdi doctor`."
+    )
 
 
 def _concerns(conditions: Sequence[Condition]) -> Iterator[Concern]:

@@ -1,5 +1,6 @@
 """Reads PDInferences with their pods and PDScalers, with the rights of the user."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from pdinference.api import names
@@ -23,7 +24,8 @@ async def read_one(api: ApiServer, namespace: str, name: str) -> Overview:
     selector = {"labelSelector": f"{names.LABEL_NAME}={name}"}
     pods = await listing(api, POD.path(namespace), **selector)
     scalers = await listing(api, SCALER.path(namespace), **selector)
-    return overview(resource, pods.items, scalers.items, _notes(pods, scalers))
+    notes = _notes(pods, scalers)
+    return overview(resource, pods.items, scalers.items, notes, now=None if pods.unreadable else datetime.now(UTC))
 
 
 async def read_all(api: ApiServer, namespace: str) -> list[Overview]:

@@ -84,13 +84,16 @@ def _revision(view: Overview) -> Text:
 
 def _role(role: RoleView) -> Text:
     text = Text(_TITLES[role.role], style="bold")
-    style = "green" if role.ready == role.desired else "yellow"
-    text.append(f"  {_count(role)} ready", style=f"not bold {style}")
+    style = "green" if role.ready == role.desired and role.live is None else "yellow"
+    said = _count(role) if role.live is None else f"{role.live}/{role.desired}"
+    text.append(f"  {said} ready", style=f"not bold {style}")
     text.append("".join(f", {part}" for part in _facts(role)), style="not bold")
     return text
 
 
 def _facts(role: RoleView) -> Iterator[str]:
+    if role.live is not None:
+        yield f"{_count(role)} in the status"
     if role.note:
         yield role.note
     if role.load:

@@ -44,8 +44,9 @@ _BOUNDARY: Final = re.compile(
 _NOISE: Final = re.compile(
     r"/\S+\.py:\d+: \w*Warning: |\s+warnings\.warn\(|\[W\d|.*\d%\||usage: | +\[-|\s*\^+\s*$", re.ASCII
 )
-_INPUT: Final = re.compile(r" *\[type=\w+, input_value=.*", re.ASCII)
-"""Pydantic's description of the whole input, behind each of its errors."""
+_INPUT: Final = re.compile(r" *\[type=\w+, input_value=(?P<value>.*?)(?:, input_type=\w+\].*)?$", re.ASCII)
+"""Pydantic's description of the input, behind each of its errors. Often it is the whole input."""
+_SHORT_INPUT: Final = 60
 _ADVERTISED: Final = "    For further information visit "
 """Begins Pydantic's line with a link, behind each of its errors."""
 _CALM: Final = frozenset({"DEBUG", "INFO", "WARNING"})
@@ -118,8 +119,7 @@ def _header(lines: Sequence[_Line], number: int) -> re.Match[str] | None:
 
 def _said(header: re.Match[str], lines: Sequence[_Line], number: int) -> str:
     """Name and message of an exception, whose message may have several lines."""
-    parts = [header["text"] or "", *_continued(lines, number)]
-    text = " ".join(_INPUT.sub("", part).strip() for part in parts).strip()
+    text = _joined([header["text"] or "", *_continued(lines, number)])
     if not text and number and lines[number - 1].text.startswith("    "):
         text = next((line.text.strip() for line in reversed(lines[:number]) if set(line.text) - set(" ^~")), "")
     return f"{header['name']}: {text}" if text else header["name"]
@@ -136,11 +136,25 @@ def _continued(lines: Sequence[_Line], number: int) -> Iterator[str]:
         yield line.text
 
 
-def _of_usage(lines: Iterable[_Line]) -> str:
+def _of_usage(lines: Sequence[_Line]) -> str:
     """What a parser of command lines refuses, or what ended the process without an exception."""
-    return next(
-        (one.text for one in reversed([*lines]) if _USAGE.fullmatch(one.text) or _ABRUPT.fullmatch(one.text)), ""
-    )
+    for number in reversed(range(len(lines))):
+        text = lines[number].text
+        if _USAGE.fullmatch(text):
+            return _joined([text, *_continued(lines, number)])
+        if _ABRUPT.fullmatch(text):
+            return text
+    return ""
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """The lines of a message in one, without long descriptions of an input."""
+    return " ".join(_INPUT.sub(_given, part).strip() for part in parts).strip()
+
+
+def _given(found: re.Match[str]) -> str:
+    value = found["value"]
+    return f" (given: {value})" if len(value) <= _SHORT_INPUT and not value.startswith(("ArgsKwargs", "{")) else ""
 
 
 def _of_a_logger(lines: Iterable[_Line]) -> str:
