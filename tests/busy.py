@@ -4,6 +4,7 @@ A test that passes only on a quiet machine fails here.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +36,14 @@ def load(loops: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
+def ended(command: Sequence[str]) -> int:
+    """Run a command; its exit status comes back. Ctrl-C, which it gets itself, and SIGTERM let it clean up first."""
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    return process.wait()
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--loops", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--times", type=click.IntRange(1), default=1, show_default=True)
@@ -44,7 +53,7 @@ def main(loops: int, times: int, command: Sequence[str]) -> None:
     with load(loops):
         for number in range(1, times + 1):
             begin = time.monotonic()
-            code = subprocess.run(command, check=False).returncode
+            code = ended(command)
             took = f"Run {number} of {times} beside {loops} busy loops took {time.monotonic() - begin:.0f} s"
             click.echo(f"{took}, and {'passed' if code == 0 else f'failed with {code}'}.")
             if code != 0:

@@ -1,5 +1,6 @@
 """How `make test` runs its parts, and the load of `make test-busy`."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from tests.busy import load
 from tests.labelled import Labelled
 from tests.parts import run, summary
-from tests.waiting import killed_in_the_end, wait_until
+from tests.waiting import LONG_S, killed_in_the_end, until, wait_until
 
 
 def part(name: str, program: str) -> Labelled:
@@ -39,6 +40,28 @@ async def test_after_a_failure_no_other_part_begins_and_the_end_says_how_to_repe
     assert "FAILED   lint" in summary(found)
     assert "Repeat: make lint" in summary(found)
     assert "not run  images" in summary(found)
+
+
+async def test_an_interrupt_reaches_all_processes_of_a_part(tmp_path: Path) -> None:
+    """As Ctrl-C of a terminal: make alone would wait for what it runs."""
+    begun = tmp_path / "begun"
+    one = Labelled("one", ("bash", "-c", f"touch {begun}; sleep 600; exit 0"), group=True)
+    running = asyncio.create_task(run([one, part("two", "")], 1))
+    await until(begun.exists, "the part has begun")
+    os.kill(os.getpid(), signal.SIGINT)
+    found = await running
+    assert found["one"][0] != 0
+    assert found["two"][0] is None
+
+
+def test_sigterm_ends_the_command_and_the_load() -> None:
+    command = (sys.executable, "-m", "tests.busy", "--loops=1", "bash", "-c", "echo begun; exec sleep 600")
+    with killed_in_the_end(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        assert process.wait(LONG_S) == 1
+        assert "failed with -15" in process.stdout.read()
 
 
 def test_busy_loops_end_with_what_has_started_them() -> None:
