@@ -69,7 +69,7 @@ async def routing(*more: str, files: int = 1024) -> AsyncIterator[Routing]:
                 return False
 
         await until(ready, "the router is ready")
-        yield Routing(client, *engines, port, router)
+        yield Routing(client, engines[0], engines[1], port, router)
 
 
 def _end(process: Process) -> None:

@@ -227,7 +227,7 @@ class Exchange:
         )
         if not is_answer(response.status):
             raise PodFailure(f"status_{response.status}")
-        if not _FRAMES & response.headers.keys():
+        if not any(name in response.headers for name in _FRAMES):
             raise PodFailure("unframed_answer")
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
