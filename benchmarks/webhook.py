@@ -43,7 +43,7 @@ class InThread:
     def __init__(self) -> None:
         self._tasks = review_tasks(RenderSettings())
 
-    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+    async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         """Call a function."""
         try:
             return await asyncio.to_thread(self._tasks[task], payload)

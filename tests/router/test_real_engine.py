@@ -30,7 +30,7 @@ _MODEL = "tiny"
 _MAKE = Path(__file__).parents[2] / "images/vllm-cpu/tiny_model.py"
 _START_S = 500
 _ANSWER_S = 120
-_POISON = ("", 0, [], 0.0, {"a": 1}, [""], "a")
+_POISON: tuple[Any, ...] = ("", 0, [], 0.0, {"a": 1}, [""], "a")
 _JSON = {"Content-Type": "application/json"}
 
 
