@@ -13,7 +13,8 @@ from tests.router.engines import EVENTS, PARAMS, Engine, Fleet, fleet
 from tests.router.model import CHAT, COMPLETIONS, LENGTH, asking
 
 SESSION = "X-Session-Id"
-WHOLE = json.dumps({"by": "d1", "kv_transfer_params": PARAMS}).encode()
+WHOLE = b'{"by":"d1"}'
+PREFILLED = json.dumps({"choices": [], "kv_transfer_params": PARAMS}).encode()
 STREAM = b"".join(EVENTS)
 PATIENCE_S = 60
 
@@ -28,7 +29,7 @@ def counted(body: bytes, kind: bytes) -> bytes:
 
 
 ANSWERS = {
-    "whole, chunked": (False, chunked([WHOLE[:20], WHOLE[20:]], b"application/json")),
+    "whole, chunked": (False, chunked([WHOLE[:5], WHOLE[5:]], b"application/json")),
     "whole, counted": (False, counted(WHOLE, b"application/json")),
     "stream, chunked": (True, chunked(EVENTS, b"text/event-stream")),
     "stream, counted": (True, counted(STREAM, b"text/event-stream")),
@@ -111,7 +112,7 @@ async def test_no_answer_that_breaks_off_hangs(kind: str) -> None:
 
 
 async def test_another_p_computes_a_prompt_if_the_answer_breaks_off() -> None:
-    _, answer = ANSWERS["whole, chunked"]
+    answer = chunked([PREFILLED[:20], PREFILLED[20:]], b"application/json")
     async with fleet("p1", "p2", "d", rules={"policy": "consistent_hash"}) as world:
         headers = {SESSION: session(world, "p1")}
         for place in range(0, len(answer), 7):
