@@ -41,10 +41,10 @@ def test_the_note_on_four_a100s_is_accepted_with_a_warning(document: Make) -> No
     assert found.problems == ()
     (warning,) = room(found)
     assert str(warning) == (
-        "spec.decode: The KV cache of an instance holds 15,232 tokens: 3.7 requests of 4,096, fewer than 2 for each of "
-        "its 2 GPUs. More room: spec.engine.kvCache.dtype: fp8 (7.4 requests); spec.decode.parallelism.tensor: 4 "
-        '(110.8 requests); spec.decode.accelerator.products: ["NVIDIA-H200"] (86.1 requests); '
-        "spec.decode.gpuMemoryUtilization: 0.9 (10.1 requests); spec.model.maxModelLength: 3072 (5.0 requests of that "
+        "spec.decode: The KV cache of an instance holds 14,976 tokens: 3.7 requests of 4,096, fewer than 2 for each of "
+        "its 2 GPUs. More room: spec.engine.kvCache.dtype: fp8 (7.3 requests); spec.decode.parallelism.tensor: 4 "
+        '(110.6 requests); spec.decode.accelerator.products: ["NVIDIA-H200"] (85.8 requests); '
+        "spec.decode.gpuMemoryUtilization: 0.9 (10.0 requests); spec.model.maxModelLength: 3072 (4.9 requests of that "
         "length); spec.decode.kvTiers.cpu.size: 64Gi (209,664 tokens of preempted requests)."
     )
 

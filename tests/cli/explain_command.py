@@ -89,7 +89,7 @@ def _write(step: Json) -> Write:
         case "report":
             return "merge", f"{path}/status"
         case action:
-            return {"scale": "merge", "delete": "delete"}[action], path
+            return {"scale": "merge", "mark": "merge", "delete": "delete"}[action], path
 
 
 async def at_rest(world: World) -> str:

@@ -38,7 +38,7 @@ def test_a_plan_is_printed_with_whole_fields_and_numbers() -> None:
     assert max(map(len, lines)) <= WIDTH
     assert not any("…" in line for line in lines)
     row = lines.index("parallelism.tensor: 2")
-    assert lines[row + 1].startswith("  weights: 7.48 GiB; KV cache: ")
+    assert lines[row + 1].startswith("  weights: 7.51 GiB; KV cache: ")
 
 
 def test_an_advice_has_each_arrangement_in_some_lines() -> None:

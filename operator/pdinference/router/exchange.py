@@ -265,8 +265,9 @@ def members(answer: Whole, form: type[_T]) -> _T:
         PodFailure: It has another form.
     """
     try:
+        answer.body.decode()  # members that the form does not have are not decoded below
         return decoded(answer.body, form)
-    except NotJsonError:
+    except (NotJsonError, UnicodeDecodeError):
         raise PodFailure("malformed_answer") from None
 
 

@@ -60,7 +60,11 @@ def router_with(overlay: Json, resource: Make) -> Json:
 
 
 def test_of_a_router_pod_only_the_router_has_the_token(resource: Make) -> None:
-    overlay = {"volumes": [{"name": "cache", "emptyDir": {}}], "containers": [SIDE_CAR], "initContainers": [SIDE_CAR]}
+    overlay = {
+        "volumes": [{"name": "cache", "emptyDir": {}}],
+        "containers": [SIDE_CAR],
+        "initContainers": [{**SIDE_CAR, "name": "first"}],
+    }
     pod = router_with(overlay, resource)
     assert [container["name"] for container in pod["containers"]] == ["router", "proxy"]
     assert with_token(pod) == {"router"}

@@ -133,11 +133,15 @@ def _deleted(moment: Moment) -> Iterator[Step]:
 
 
 def _recorded(moment: Moment) -> Iterator[Step]:
-    if moment.plan.remember:
-        resource = moment.snapshot.resource
-        key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, entry_name(resource))
+    if not moment.plan.remember:
+        return
+    resource = moment.snapshot.resource
+    key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, entry_name(resource))
+    if moment.snapshot.history_due:
         why = "the newest entry of the history is not the stored spec, or there are too many entries"
         yield _step(_HISTORY, "record", key, why)
+    if moment.plan.served and moment.snapshot.unproven:
+        yield _step(_HISTORY, "mark", key, "requests go to the stored spec, which its entry does not say yet")
 
 
 def _refused(moment: Moment) -> Iterator[Step]:

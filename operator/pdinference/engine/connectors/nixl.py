@@ -21,7 +21,7 @@ _SIDE_CHANNEL = Port("kv-side-channel", 5600)
 class Nixl(Connector):
     """vLLM's NixlConnector and NixlPushConnector. engine/devices.py sets the variables of UCX for all connectors."""
 
-    vllm_names = ("NixlConnector", "NixlPushConnector")
+    vllm_names = ("NixlConnector", "NixlPushConnector", "NixlPullConnector")
     handover = NixlHandover()
     tried = "transfers and tiers in this project's tests on CPU, and on an H100 (over TCP)"
 
