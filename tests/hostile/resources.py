@@ -217,9 +217,7 @@ RESOURCES: dict[str, Entry] = {
     ),
     "options-list": refused("decode.args", ["--port"]),
     "option-value-half-a-character": _args("load-format", "\ud800"),
-    "cache-size-endless": harmless(
-        "decode.args", {"kv-cache-memory-bytes": "9" * 60}, "vLLM refuses it; the plan counts with it."
-    ),
+    "cache-size-endless": _args("kv-cache-memory-bytes", "9" * 60),
     "metric-half-a-character": refused(
         "decode.autoscaling.metrics", [{"\ud800": 1}], "decode.autoscaling.metrics[0].?"
     ),

@@ -225,7 +225,8 @@ def test_what_the_checks_accept_is_accepted(guarded: Kubernetes, model: Object) 
     overlays = {**LEGITIMATE, "capabilities": {"spec": {"containers": [{"name": "vllm", "securityContext": add}]}}}
     wrong = {}
     for name, overlay in overlays.items():
-        spec = {"model": {"source": model}, **{role: {"podTemplate": overlay} for role in ("parameter", "decode")}}
+        roles = ("router",) if name.startswith("router") else ("parameter", "decode")
+        spec = {"model": {"source": model}, **{role: {"podTemplate": overlay} for role in roles}}
         document = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference", "spec": spec,
                     "metadata": {"name": "llama", "namespace": "models", "uid": "0"}}  # fmt: skip
         found = examine(document, settings)

@@ -68,9 +68,9 @@ async def pdinference(world: World, *words: str) -> str:
 
 
 async def remembered(world: World, **spec: Any) -> None:
-    """An edit that the operator has handled."""
+    """An edit that the operator has handled, and that served."""
     record = await stored(world, **spec)
-    written, _ = await History(world.api, await listed(world)).remember(record)
+    written, _ = await History(world.api, await listed(world)).remember(record, served=True)
     assert written.settled
 
 

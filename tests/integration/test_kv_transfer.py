@@ -67,8 +67,8 @@ async def reported(world: World, reason: str) -> bool:
 
 
 async def expect_rest(world: World) -> None:
-    """Expect no request of the operator while it reads the router pod again."""
+    """Expect no request of the operator while it reads the router pod again. A watch that ends may begin again."""
     await calm(world, QUIET_S)
     mark = world.audit_mark()
     await asyncio.sleep(_REST_S)
-    assert world.requests(mark) == {}
+    assert {key: count for key, count in world.requests(mark).items() if key[0] != "watch" or count > 1} == {}

@@ -52,10 +52,18 @@ def test_what_is_hostile_is_refused_with_its_path(document: Callable[..., Json],
 
 @pytest.mark.parametrize("name", LEGITIMATE)
 def test_what_is_legitimate_is_accepted_and_confined(document: Callable[..., Json], name: str) -> None:
-    made = document(decode={"podTemplate": LEGITIMATE[name]})
+    role = "router" if name.startswith("router") else "decode"
+    made = document(**{role: {"podTemplate": LEGITIMATE[name]}})
     assert problems(made) == {}
     for pod in pods(PDInference.model_validate(made)):
         assert list(restricted_problems(pod)) == []
+
+
+def test_a_container_of_another_role_has_no_image(document: Callable[..., Json]) -> None:
+    found = problems(document(decode={"podTemplate": {"spec": {"containers": [{"name": "router", "env": []}]}}}))
+    (field,) = found
+    assert field.endswith("containers[router].image")
+    assert "correct the name" in found[field]
 
 
 def test_a_side_car_is_confined_without_saying_so(resource: Make) -> None:

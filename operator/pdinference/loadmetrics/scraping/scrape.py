@@ -153,12 +153,13 @@ class Scraper:
         return self._windows[_name_of(pod)].silent or _name_of(pod) in self._missing_signals
 
     def unread(self, owner: Owner) -> frozenset[Role]:
-        """Autoscaled roles with serving pods, all of which are being read for the first time."""
+        """Autoscaled roles with serving pods that have an address, all of which are being read for the first time."""
         policy = self._policies.policy(owner)
         return frozenset(role for role in ENGINE_ROLES if policy.get(role) and self._is_unread(owner, role))
 
     def _is_unread(self, owner: Owner, role: Role) -> bool:
-        windows = [load.window for load in self.pods(owner, role) if load.serves]
+        pods = (pod for pod in self._engine_pods(owner, role) if pod.serves and pod.address)
+        windows = [self._windows[_name_of(pod)] for pod in pods]
         return bool(windows) and not any(self._is_settled(window) for window in windows)
 
     def _is_settled(self, window: Window) -> bool:

@@ -36,6 +36,12 @@ def validity_problems(pod: Json, field_path: str = "") -> Iterator[Problem]:
             yield Problem(f"{field_path}.{path}".lstrip("."), message)
 
 
+def _images(pod: Json) -> Found:
+    for path, container in containers_of(pod):
+        if not container.get("image"):
+            yield f"{path}.image", "The pod has no container of this name. Write its image, or correct the name."
+
+
 def _names(pod: Json) -> Found:
     spec = pod["spec"]
     yield from _twice("spec.containers", (container.get("name") for _, container in containers_of(pod)))
@@ -213,6 +219,7 @@ def _resolver(pod: Json) -> Found:
 
 
 _RULES: Final = (
+    _images,
     _names,
     _volumes,
     _mounts,
