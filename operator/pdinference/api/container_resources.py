@@ -11,15 +11,19 @@ from typing import Any, Final
 from pdinference.api.quantities import quantity
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-_HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,17}([KMGTPE]i)?", re.ASCII)
+_HUGE_PAGES: Final = re.compile(r"hugepages-[1-9][0-9]{0,17}(?:[KMGTPE]i)?", re.ASCII)
 
 
 def resource_faults(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Path within `resources`, and message, of each amount that the API server would reject."""
+    together = {*requests, *limits}
     for kind, amounts in (("requests", requests), ("limits", limits)):
         for name, amount in amounts.items():
             if fault := _fault_of_one(name, amount):
                 yield f"{kind}.{name}", fault
+    if "cpu" not in together and "memory" not in together:
+        for name in filter(_is_huge_page, limits):
+            yield f"limits.{name}", "Set cpu or memory, too: huge pages need one of them."
     for name in sorted(requests):
         if fault := _fault_of_both(name, requests[name], limits.get(name)):
             yield f"requests.{name}", fault
@@ -44,6 +48,9 @@ def _fault_of_one(name: str, amount: Any) -> str:
         return f"{amount} is not an amount. Write for example 500m, 2 or 16Gi."
     if _is_device(name) and value % 1:
         return f"{amount} is not a whole number of devices."
+    page = (quantity(name.removeprefix("hugepages-")) or 0) if _is_huge_page(name) else 0
+    if page and (value == 0 or value % page):
+        return f"{amount} is not a whole number of these pages. Write a multiple of {name.removeprefix('hugepages-')}."
     return ""
 
 
