@@ -53,7 +53,7 @@ def _converted_form(convert: Any) -> str:
     if takes("{}"):
         return "json" if takes("[]") else "object"
     return (
-        "count" if takes("1k") and not takes("auto") else "float" if takes("1.5") else "int" if takes("1") else "text"
+        "count" if takes("1k") and not takes("auto") else "float" if takes("1.5") else "int" if takes("1") and not takes("auto") else "text"
     )
 
 

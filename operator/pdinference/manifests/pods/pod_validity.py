@@ -138,6 +138,8 @@ def _probes(pod: Json) -> Found:
                 yield f"{path}.{name}", "An init container without restartPolicy: Always has no probes and hooks."
             elif sum(call in handler for call in _CALLS) != 1:
                 yield f"{path}.{name}", "Write exactly one call: exec, httpGet, tcpSocket or grpc."
+            if "exec" in handler and not (handler["exec"] or {}).get("command"):
+                yield f"{path}.{name}.exec.command", "Write the command as a list, the program first."
             if name in {"startupProbe", "livenessProbe"} and handler.get("successThreshold", 1) != 1:
                 yield f"{path}.{name}.successThreshold", "Only a readinessProbe can need several successes. Write 1."
             if name == "readinessProbe" and "terminationGracePeriodSeconds" in handler:
