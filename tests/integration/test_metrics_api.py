@@ -91,7 +91,7 @@ class TestFollows:
         await report(scaling, Load(kv_usage=0.1))  # its counters are gone
         await shown(scaling, "decodeLoad ?/90%, kvUsage ")
         await scaling.world.says(
-            "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_decode_load yet"
+            "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_decode_load"
         )
         await scaling.stays(2)
         await report(scaling, Load(kv_usage=0.98))
@@ -158,7 +158,7 @@ async def expect_a_frozen_pod_to_count_as_at_its_target(scaling: ScalingWorld) -
 async def expect_a_metric_that_vanishes_to_stop_scaling(scaling: ScalingWorld) -> None:
     await report(scaling, Load(kv_usage=None))
     await scaling.world.says(
-        "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_kv_demand yet"
+        "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_kv_demand"
     )
     await scaling.stays(2)
 
