@@ -52,9 +52,9 @@ def _converted_form(convert: Any) -> str:
         return "text"
     if takes("{}"):
         return "json" if takes("[]") else "object"
-    return (
-        "count" if takes("1k") and not takes("auto") else "float" if takes("1.5") else "int" if takes("1") and not takes("auto") else "text"
-    )
+    if takes("auto"):
+        return "text"
+    return "count" if takes("1k") else "float" if takes("1.5") else "int" if takes("1") else "text"
 
 
 def main() -> None:

@@ -157,9 +157,7 @@ async def expect_a_frozen_pod_to_count_as_at_its_target(scaling: ScalingWorld) -
 
 async def expect_a_metric_that_vanishes_to_stop_scaling(scaling: ScalingWorld) -> None:
     await report(scaling, Load(kv_usage=None))
-    await scaling.world.says(
-        "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_kv_demand"
-    )
+    await scaling.world.says("Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_kv_demand")
     await scaling.stays(2)
 
 

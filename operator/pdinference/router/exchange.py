@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -104,8 +104,7 @@ class Stream:
     def died(self) -> PodFailure:
         """The failure, if the pod says that its engine has died."""
         failure = PodFailure(ENGINE_DIED)
-        with suppress(PodFailure), self._exchange.marked():
-            raise failure
+        self._exchange.mark(failure)
         return failure
 
 
@@ -157,14 +156,18 @@ class Exchange:
         if self._response is not None:
             self._response.release()
 
+    def mark(self, failure: PodFailure) -> None:
+        """Say in a failure what the pod was doing besides."""
+        failure.was_failing = self._was_failing
+        failure.alone = self.pod.failed_one(self) == 0 and not self._begun
+
     @contextmanager
     def marked(self) -> Iterator[None]:
-        """Say in a `PodFailure` what the pod was doing besides."""
+        """Mark a `PodFailure`."""
         try:
             yield
         except PodFailure as failure:
-            failure.was_failing = self._was_failing
-            failure.alone = self.pod.failed_one(self) == 0 and not self._begun
+            self.mark(failure)
             raise
 
     @contextmanager

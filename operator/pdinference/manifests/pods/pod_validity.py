@@ -45,12 +45,7 @@ def _images(pod: Json) -> Found:
 def _names(pod: Json) -> Found:
     spec = pod["spec"]
     yield from _twice("spec.containers", (container.get("name") for _, container in containers_of(pod)))
-    for member, key in (
-        ("volumes", "name"),
-        ("hostAliases", "ip"),
-        ("resourceClaims", "name"),
-        ("schedulingGates", "name"),
-    ):
+    for member, key in _LISTS.items():
         yield from _twice(f"spec.{member}", (item.get(key) for item in spec.get(member) or ()))
     spreads = spec.get("topologySpreadConstraints") or ()
     yield from _twice(
