@@ -102,7 +102,7 @@ mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollou
 .PHONY: test-vllm
 test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release, and the build for CPU
 	$(RUN) pytest -m vllm $(ARGS)
-	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m vllm $(ARGS)
+	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m 'vllm and not vllm_cpu' $(ARGS)
 
 # An environment with the wheel for GPUs of a release, and the pinned packages around it. Parser and classes need no GPU.
 OF_GPU_WHEEL := VLLM_TARGET_DEVICE=cpu

@@ -92,6 +92,36 @@ async def test_a_response_without_a_request_answers_no_other_request(at_once: bo
             assert await second.content.readany() == b"abc"
 
 
+async def test_a_body_may_come_before_its_head_is_read() -> None:
+    """A loop that is busy reads late."""
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED)
+        await begun.wait()
+        writer.write(b"0\r\n\r\n")
+
+    begun = asyncio.Event()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        address = listening.sockets[0].getsockname()
+        async with Connector() as connector:
+            transport, connection = await asyncio.get_running_loop().create_connection(connector._factory, *address)
+            connection.set_response_params()
+
+            async def has(state: Callable[[aiohttp.StreamReader], bool]) -> None:
+                async def holds() -> bool:
+                    return connection._payload is not None and state(connection._payload)
+
+                await until(holds, "the body comes")
+
+            await has(lambda body: body.total_bytes == 3)
+            begun.set()
+            await has(aiohttp.StreamReader.is_eof)
+            head, body = await connection.read()
+            assert head.code == 200
+            assert await body.read() == b"abc"
+            transport.close()
+
+
 async def test_a_connection_is_used_again_after_a_correct_response() -> None:
     async def answer(_number: int, send: Send) -> None:
         await send(WHOLE + b"a")

@@ -31,8 +31,9 @@ class _Answers(ResponseHandler):
         if data and body is not None and body.is_eof():
             self._drop()
             return
+        heads = len(self._buffer)  # the head of this response may not have been read yet
         super().data_received(data)
-        if body is not None and self._buffer:
+        if body is not None and len(self._buffer) > heads:
             self._drop()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:

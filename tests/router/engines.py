@@ -33,6 +33,7 @@ PARAMS = {
     "tp_size": 1,
     "pp_size": 2,
     "remote_prefill_cached_tokens": 3,
+    "remote_registration_generation": 1,
 }
 ENGINE_ID = "b7e4"
 EVENTS = [b'data: {"choices": [{"text": "%d"}]}\n\n' % number for number in range(3)] + [b"data: [DONE]\n\n"]

@@ -22,7 +22,7 @@ from tests.ports import free_port
 from tests.router.hostile_bodies import GOOD, bodies
 from tests.waiting import until
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.vllm_cpu]
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 _CASES = int(os.environ.get("HOSTILE_CASES", "150"))

@@ -101,6 +101,7 @@ class _NixlParams(msgspec.Struct):
     remote_blocks_expiry_time: float | msgspec.UnsetType | None = msgspec.UNSET
     transfer_mode: Annotated[str, msgspec.Meta(max_length=32)] | msgspec.UnsetType = msgspec.UNSET
     remote_prefill_cached_tokens: _Count | msgspec.UnsetType = msgspec.UNSET
+    remote_registration_generation: _Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class NixlHandover(Handover):
