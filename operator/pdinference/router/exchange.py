@@ -182,7 +182,7 @@ class Exchange:
             raise PodFailure(self._lost) from None
         except aiohttp.ClientConnectorError as error:
             raise PodFailure(self._lost or _REFUSED) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, aiohttp.EofStream, OSError, TimeoutError) as error:
             raise PodFailure(self._lost or "disconnected") from error
 
     async def begin(
