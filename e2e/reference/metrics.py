@@ -9,12 +9,13 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from e2e.reference.markdown import code, page, plain, table
 from pdinference.admission.webhook import admission_routes
+from pdinference.api import names
 from pdinference.controller.metrics import Metrics
 from pdinference.isolation.process import IsolatedProcess, Program
 from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
-from pdinference.router import lengths, record, transfers, verification
+from pdinference.router import faults, lengths, record, transfers, verification
 from pdinference.runner.progress import Progress
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def _router() -> Iterator[str]:
         chain(
             _rows(record.Metrics().registry),
             _described(verification.HELP, "gauge"),
+            ((names.METRIC_POD_FAULT, "gauge", "pod, fault", faults.HELP),),
             counters,
             _described(lengths.HELP, "histogram"),
         )

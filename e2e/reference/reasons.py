@@ -116,6 +116,11 @@ REASONS: Final = {
         "[A Gateway](../resource.md#a-gateway-routerroute) has the requirements.",
     ),
     "NotAllReady": Reason("The roll-out is complete, and pods are missing.", "Look at the conditions of the roles."),
+    "NotAnswering": Reason(
+        "A pod that Kubernetes calls ready does not answer the routers: it accepts no connection, its server hangs, or "
+        "its engine takes no step. Requests go to other pods, if there are any.",
+        "Read its log. The kubelet restarts a server that hangs; delete a pod whose engine takes no step.",
+    ),
     "NotChecked": Reason("No pod has verified the model's files yet."),
     "NotKnown": Reason(
         "The size of the model or of a device's memory is not known.",

@@ -11,9 +11,11 @@ from pdinference.api.names import (
     METRIC_FALLBACK_AGE_SECONDS,
     METRIC_IDLE_SECONDS,
     METRIC_KV_PROMPT_TOKENS,
+    METRIC_POD_FAULT,
     METRIC_QUEUED_REQUESTS,
     METRIC_STAGES,
     METRIC_VERIFICATION,
+    PodFault,
     Role,
     Verification,
 )
@@ -49,8 +51,9 @@ class Routers:
         text += f"# TYPE {METRIC_FALLBACK_AGE_SECONDS} gauge\n{METRIC_FALLBACK_AGE_SECONDS} {self.fallback_age}\n"
         return web.Response(text=text + self.transfer, status=self.status)
 
-    def resource(self, **autoscaling: Any) -> None:
-        body = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
+    def resource(self, *, reason: str = "Serving", **autoscaling: Any) -> None:
+        body: dict[str, Any] = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
+        body["status"] = {"conditions": [{"type": "DecodeReady", "reason": reason}]}
         body["metadata"]["generation"] = 1
         self.cache.observe(RESOURCE, body, deleted=False)
         self.scales_to_zero = "scaleToZero" in autoscaling
@@ -241,3 +244,63 @@ async def test_a_change_of_the_kv_transfer_is_reported_and_rest_is_not(
     routers.transfer = transfer(5000)
     assert await changes(1) == 1, "requests"
     assert await changes(30) <= 5, "their end, and once for each window"
+
+
+def fault(pod: str, name: str = "hung", value: str = "1.0") -> str:
+    return f'{METRIC_POD_FAULT}{{pod="{pod}",fault="{name}"}} {value}\n'
+
+
+async def test_pods_that_do_not_answer_are_reported_when_they_begin_and_when_they_cease(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource()
+    routers.pod()
+    await rounds(monitor)
+    routers.changed.clear()
+    assert monitor.faults(OWNER) == {}
+    routers.transfer = fault("d-0") + fault("d-1", "stalled") + fault("d-2", "hung", "0") + fault("d-3", "other")
+    routers.now += 31
+    await rounds(monitor, 3)
+    assert monitor.faults(OWNER) == {"d-0": PodFault.HUNG, "d-1": PodFault.STALLED}
+    assert (routers.asked, routers.changed) == (2, [OWNER])
+    routers.now += 6
+    await rounds(monitor, 3)
+    assert (routers.asked, routers.changed) == (3, [OWNER]), "read again soon, and nothing to write"
+    routers.transfer = ""
+    routers.now += 6
+    await rounds(monitor, 3)
+    assert (monitor.faults(OWNER), routers.changed) == ({}, [OWNER] * 2)
+
+
+async def test_what_routers_that_do_not_report_any_more_said_of_pods_is_forgotten(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource()
+    routers.pod()
+    routers.transfer = fault("d-0")
+    await rounds(monitor)
+    routers.status = 500
+    routers.now += 41
+    await rounds(monitor)
+    assert monitor.faults(OWNER) == {}
+
+
+async def test_a_router_that_lists_any_number_of_pods_takes_little_memory(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource()
+    routers.pod()
+    routers.transfer = "".join(fault(f"d-{one}") for one in range(1000))
+    await rounds(monitor)
+    assert len(monitor.faults(OWNER)) == 64
+
+
+async def test_after_a_restart_routers_are_read_before_a_status_that_names_a_pod_changes(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource(reason="NotAnswering")
+    routers.pod()
+    monitor._targets()
+    assert not monitor.first_round_done.is_set()
+    await rounds(monitor)
+    assert monitor.first_round_done.is_set()

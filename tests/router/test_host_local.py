@@ -160,7 +160,7 @@ async def test_an_engine_that_refuses_gets_no_request_before_it_is_up() -> None:
             assert (await world.post())[1]["X-PDInference-Prefill"] == "parameter"
         assert len(world["a/p"].bodies) == 1, "the prompt of the request that was refused"
         paused = next(pod for pod in world.pods if pod.observed.name == "a/d")
-        assert paused.refuses
+        assert paused.withdrawn
         await world["a/d"].start()
 
         async def available() -> bool:

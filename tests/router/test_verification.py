@@ -16,6 +16,7 @@ from pdinference.api.names import (
     METRIC_VERIFICATION_DISTANCE,
     METRIC_VERIFICATION_LIMIT,
     METRIC_VERIFICATION_TOKENS,
+    PodFault,
     Verification,
 )
 from pdinference.engine.connectors.handover import HANDOVERS
@@ -729,7 +730,7 @@ def restart(world: Fleet, name: str) -> None:
 def refuse(world: Fleet, name: str) -> None:
     """A process has ended that its kubelet does not see, and the next one is up."""
     pod = next(pod for pod in world.pods if pod.observed.name == name)
-    world.pods.failed(pod, refused=True)
+    world.pods.failed(pod, PodFault.REFUSES)
     pod.paused_until = 0.0
     world.pods.answered(pod)
 

@@ -63,6 +63,17 @@ class TransferResult(StrEnum):
     """P released KV cache that no D pod had read in time."""
 
 
+class PodFault(StrEnum):
+    """Why a ready P or D pod gives the router no answers; the label `fault` of `METRIC_POD_FAULT`."""
+
+    REFUSES = "refuses"
+    """It accepts no connection."""
+    HUNG = "hung"
+    """Its server does not answer /health."""
+    STALLED = "stalled"
+    """Its server answers /health, and its engine takes no step although it has requests."""
+
+
 class Verification(StrEnum):
     """State of the verification of the KV transfer; the label `state` of `METRIC_VERIFICATION`."""
 
@@ -188,6 +199,9 @@ HEADER_SHOULD_RETRY = "X-Should-Retry"
 know it, and the batch runner."""
 METRIC_STAGES = "pdinference_router_stage_seconds"
 """Histogram of a router pod: duration of the stages of requests."""
+METRIC_POD_FAULT = "pdinference_router_pod_fault"
+"""Gauge of a router pod: 1 for each `pod` that is ready and gives no answers, with its `fault`, a `PodFault`. An engine
+that shares its pod has the pod's name, a slash and its own name."""
 METRIC_VERIFICATION = "pdinference_router_verification"
 """Gauge of a router pod: 1 for the `state` that the verification of the KV transfer has, a `Verification`, else 0. The
 label `decode` names the D pod with a fault."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pdinference.api import names
-from pdinference.api.names import Role
+from pdinference.api.names import PodFault, Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.cluster.kinds import (
     AUTOSCALER,
@@ -44,6 +44,7 @@ class Snapshot:
         activity: Its requests, if it may scale to zero; None when unknown.
         now: Current time.
         fell_back: Whether D has recently computed prompts in place of P; None when unknown.
+        pod_faults: P and D pods that do not answer the routers, by name.
         transfer: What the routers report of the KV transfer; None when unknown.
         streams: What the routers report of streamed answers; None when unknown.
         utilization: How much of P and D was in use.
@@ -62,6 +63,7 @@ class Snapshot:
     activity: Activity | None
     now: datetime
     fell_back: bool | None = None
+    pod_faults: Mapping[str, PodFault] = field(default_factory=dict)
     transfer: TransferFacts | None = None
     streams: StreamCounts | None = None
     utilization: Utilization = field(default_factory=Utilization)

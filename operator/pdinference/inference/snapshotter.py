@@ -1,9 +1,10 @@
 """Takes the snapshots for reconciles of PDInferences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pdinference.api.names import PodFault
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
@@ -26,6 +27,7 @@ class Snapshotter:
         measured: Metrics of a resource's pods.
         activity: The requests of a resource; None when unknown.
         fell_back: Whether D has recently computed prompts of a resource in place of P; None when unknown.
+        pod_faults: P and D pods of a resource that do not answer its routers, by name.
         transfer: What the routers of a resource report of its KV transfer; None when unknown.
         streams: What the routers of a resource report of streamed answers; None when unknown.
         utilization: How much of a resource's P and D was in use.
@@ -38,6 +40,7 @@ class Snapshotter:
     measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
     activity: Callable[[Owner], Activity | None] = lambda _: None
     fell_back: Callable[[Owner], bool | None] = lambda _: None
+    pod_faults: Callable[[Owner], Mapping[str, PodFault]] = lambda _: {}
     transfer: Callable[[Owner], TransferFacts | None] = lambda _: None
     streams: Callable[[Owner], StreamCounts | None] = lambda _: None
     utilization: Callable[[Owner], Utilization] = lambda _: Utilization()
@@ -67,6 +70,7 @@ class Snapshotter:
             measured=self.measured(owner),
             activity=self.activity(owner),
             fell_back=self.fell_back(owner),
+            pod_faults=self.pod_faults(owner),
             transfer=self.transfer(owner),
             streams=self.streams(owner),
             utilization=self.utilization(owner),

@@ -5,6 +5,7 @@ from pdinference.api.v1alpha1 import Status
 from pdinference.inference.execute import ExecutionResult
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.answering import as_routers_see
 from pdinference.planning.scaling.condition import loads_text
 from pdinference.planning.status import StatusInputs, build_status
 
@@ -29,7 +30,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         measured=snapshot.measured,
         minimums={role: desired.scale.roles[role].minimum for role in desired.autoscaled},
         allocation=plan.allocation,
-        pods=snapshot.pods,
+        pods=as_routers_see(snapshot.pods, snapshot.pod_faults),
         aggregated=after.aggregated_revisions,
         failures=executed.failures,
         memory=desired.memory,

@@ -1,10 +1,11 @@
-"""Reads the state of router pods: their requests, prompts that D computes, the KV transfer, latencies of streams."""
+"""Reads router pods: their requests, pods that do not answer, prompts of D, the KV transfer, latencies of streams."""
 
 import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from pdinference.api.latencies import PREFIX as STREAMS_PREFIX
@@ -13,11 +14,14 @@ from pdinference.api.names import (
     METRIC_IDLE_SECONDS,
     METRIC_QUEUED_REQUESTS,
     ROUTER_STATE_PORT,
+    PodFault,
     Role,
 )
+from pdinference.api.v1alpha1.conditions import NOT_ANSWERING
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import PodRecord
+from pdinference.loadmetrics.pod_faults import PodFaultExposition, merged
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
@@ -34,6 +38,8 @@ INTERVAL_S: Final = 1.0
 """Time between two rounds. A waiting request of a resource with scaleToZero is detected within this time."""
 _OTHERS_S: Final = 30.0
 """Time between two readings of the routers of other resources."""
+_FAULTY_S: Final = 5.0
+"""The same while a router reports pods that do not answer, so that the status soon says when they do again."""
 _FRESH_S: Final = 10.0
 _RECENT_S: Final = 300.0
 """Time for which a prompt that D computed counts as recent."""
@@ -42,6 +48,8 @@ _PREFIX: Final = b"pdinference_router_"
 _STREAMS_PREFIX: Final = STREAMS_PREFIX.encode()
 _QUEUED: Final = METRIC_QUEUED_REQUESTS.encode()
 _IDLE: Final = METRIC_IDLE_SECONDS.encode()
+_MARK: Final = f'"{NOT_ANSWERING}"'.encode()
+"""In a stored status that says that a pod does not answer."""
 _FALLBACK_AGE: Final = METRIC_FALLBACK_AGE_SECONDS.encode()
 
 
@@ -52,11 +60,13 @@ class _Report(NamedTuple):
         at: When it was read.
         activity: Its requests; None if it did not report them.
         fell_back: Whether D has recently computed a prompt in place of P.
+        faults: The pods that do not answer.
     """
 
     at: float
     activity: Activity | None
     fell_back: bool
+    faults: Mapping[str, PodFault]
 
 
 class _View(NamedTuple):
@@ -64,6 +74,7 @@ class _View(NamedTuple):
 
     queued: bool | None
     fell_back: bool | None
+    faults: Mapping[str, PodFault]
     transfer: Hashable = None
     streams: Hashable = None
 
@@ -73,15 +84,16 @@ class RouterMonitor:
 
     Args:
         on_change: Called with a resource when its waiting requests appear, disappear, or become known or unknown, and
-            when D begins or ceases to compute prompts in place of P, and when the KV transfer or the attainment of
-            its objectives changes.
+            when D begins or ceases to compute prompts in place of P, when pods cease to answer or answer again, and
+            when the KV transfer or the attainment of its objectives changes.
         policies: The objectives of resources. Latencies of other resources are not read.
         interval: Seconds between two rounds.
         port: Port of the routers' state.
         clock: Monotonic clock, in seconds.
 
     Attributes:
-        first_round_done: Set once each router pod of a resource with scaleToZero has been read.
+        first_round_done: Set once the router pods have been read of each resource with scaleToZero, and of each whose
+            stored status says that a pod does not answer.
     """
 
     def __init__(
@@ -133,10 +145,18 @@ class RouterMonitor:
 
     def fell_back(self, owner: Owner) -> bool | None:
         """Whether D has recently computed prompts in place of P; None if no router pod has reported."""
+        known = [report.fell_back for report in self._latest(owner)]
+        return any(known) if known else None
+
+    def faults(self, owner: Owner) -> dict[str, PodFault]:
+        """The P and D pods that do not answer a router pod, by name; empty if no router pod has reported recently."""
+        return merged(report.faults for report in self._latest(owner))
+
+    def _latest(self, owner: Owner) -> list[_Report]:
+        """The reports of the router pods, without those that are too old."""
         oldest = self._clock() - _OTHERS_S - _FRESH_S
         reports = (self._reports.get(pod.uid) for pod in self._routers(owner))
-        known = [report.fell_back for report in reports if report is not None and report.at >= oldest]
-        return any(known) if known else None
+        return [report for report in reports if report is not None and report.at >= oldest]
 
     def transfer(self, owner: Owner) -> TransferFacts | None:
         """What the routers report of the KV transfer; None if no router pod has reported it recently."""
@@ -191,7 +211,9 @@ class RouterMonitor:
         return found
 
     def _is_due(self, pod: PodRecord) -> bool:
-        return self._clock() - self._read_at.get((pod.uid, pod.summary.ready), -math.inf) >= _OTHERS_S
+        last = self._reports.get(pod.uid)
+        pause = _FAULTY_S if last is not None and last.faults else _OTHERS_S
+        return self._clock() - self._read_at.get((pod.uid, pod.summary.ready), -math.inf) >= pause
 
     def _note(self, namespace: str) -> None:
         """Report changes after a round of a namespace."""
@@ -200,17 +222,26 @@ class RouterMonitor:
             view = _View(
                 None if found is None else found.held,
                 self.fell_back(owner),
+                self.faults(owner),
                 self._transfer_view(owner),
                 self._streams.view(owner, self._routers(owner)),
             )
-            if view != self._views.setdefault(owner, _View(None, None)):
+            if view != self._views.setdefault(owner, _View(None, None, {})):
                 self._views[owner] = view
                 self._on_change(owner)
         self._note_first()
 
     def _note_first(self) -> None:
-        if not self.first_round_done.is_set() and self._sleepers <= self._views.keys():
+        if not self.first_round_done.is_set() and all(owner in self._views for owner in self._awaited()):
             self.first_round_done.set()
+
+    def _awaited(self) -> Iterator[Owner]:
+        """The resources whose next status would be wrong before their router pods are read."""
+        yield from self._sleepers
+        for owner in chain.from_iterable(self._owners.values()):
+            record = self._cache.resources.get(owner)
+            if record is not None and _MARK in record.status:
+                yield owner
 
     def _routers(self, owner: Owner) -> list[PodRecord]:
         return [
@@ -222,11 +253,12 @@ class RouterMonitor:
             return
         self._read_at[pod.uid, pod.summary.ready] = self._clock()
         values: dict[bytes, float] = {}
-        transfer = TransferExposition()
+        transfer, faults = TransferExposition(), PodFaultExposition()
         streams = self._streams.exposition(pod)
 
         def take(line: bytes) -> None:
             transfer.take(line)
+            faults.take(line)
             if streams is not None:
                 streams.take(line)
             if name_of(line) in {_QUEUED, _IDLE, _FALLBACK_AGE}:
@@ -245,7 +277,7 @@ class RouterMonitor:
         activity = None if math.isnan(queued) or math.isnan(idle) else Activity(queued > 0, idle)
         fell_back = values.get(_FALLBACK_AGE, math.inf) <= _RECENT_S  # infinity is read as NaN
         if _FALLBACK_AGE in values or activity is not None:
-            self._reports[pod.uid] = _Report(self._clock(), activity, fell_back)
+            self._reports[pod.uid] = _Report(self._clock(), activity, fell_back, faults.found)
 
     def _note_transfer(self, pod: PodRecord, exposition: TransferExposition) -> None:
         reading = exposition.reading(self._clock(), pod.summary.revision)

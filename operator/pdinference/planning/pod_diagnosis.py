@@ -5,8 +5,15 @@ import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pdinference.api.names import GROUP_BROKEN_EXIT, SERVING_ROLES, Role
-from pdinference.api.v1alpha1.conditions import CONTAINER_CONFIG, CRASH_LOOPING, IMAGE_PULL, NO_MODEL, UNSCHEDULABLE
+from pdinference.api.names import GROUP_BROKEN_EXIT, SERVING_ROLES, PodFault, Role
+from pdinference.api.v1alpha1.conditions import (
+    CONTAINER_CONFIG,
+    CRASH_LOOPING,
+    IMAGE_PULL,
+    NO_MODEL,
+    NOT_ANSWERING,
+    UNSCHEDULABLE,
+)
 from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
@@ -36,6 +43,12 @@ _OF_SIGNALS = {
     signal.SIGBUS: "A frequent cause is full shared memory (/dev/shm).",
 }
 """What a signal means, where its name does not say."""
+_OF_FAULTS = {
+    PodFault.REFUSES: ("accepts no connections", "it accepts one"),
+    PodFault.HUNG: ("does not answer /health", "it does"),
+    PodFault.STALLED: ("answers /health, but its engine takes no step although it has requests", "it takes one"),
+}
+"""What a router found of a pod, and until when the pod counts as not ready."""
 _BACK_OFF = "CrashLoopBackOff"
 _RESTARTS_OF_A_LOOP = 2
 """A container in back-off after this many restarts has stopped three times within minutes."""
@@ -83,10 +96,21 @@ def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAM
         )
     if problem.reason in _CRASH_REASONS:
         return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace))
-    if problem.reason in _STARTING | {NO_MODEL}:
-        return _before_it_runs(pod, problem, namespace)
+    if problem.reason in _STARTING | {NO_MODEL, NOT_ANSWERING}:
+        return _without_a_crash(pod, problem, namespace)
     said = f"Pod {pod.name}: {problem.reason}{_because(problem.message)}."
     return Diagnosis(problem.reason, f"{said}{_absent_reference(problem, namespace)}")
+
+
+def _not_answering(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
+    """What a router found of a pod that Kubernetes calls ready."""
+    found, until = _OF_FAULTS[PodFault(problem.message)]
+    engine = f" (engine {pod.engine})" if pod.engine else ""
+    said = f"Pod {pod.name}{engine} {found}, as a router found, although Kubernetes calls it ready."
+    said += f" Until {until}, requests go to other pods if there are any."
+    if problem.message == PodFault.STALLED:
+        said += f" The kubelet does not see this: if it lasts, `kubectl delete -n {namespace} pod {pod.name}`."
+    return f"{said} Its log: `{_logs(pod, namespace)}`."
 
 
 def loops(problem: PodProblem) -> bool:
@@ -94,7 +118,9 @@ def loops(problem: PodProblem) -> bool:
     return problem.reason == _BACK_OFF and problem.restarts >= _RESTARTS_OF_A_LOOP
 
 
-def _before_it_runs(pod: PodSummary, problem: PodProblem, namespace: str) -> Diagnosis:
+def _without_a_crash(pod: PodSummary, problem: PodProblem, namespace: str) -> Diagnosis:
+    if problem.reason == NOT_ANSWERING:
+        return Diagnosis(NOT_ANSWERING, _not_answering(pod, problem, namespace))
     if problem.reason == NO_MODEL:
         said = f"Pod {pod.name} has no model to load: {_sentence(problem.last_words)} It retries within 5 minutes."
         return Diagnosis(NO_MODEL, said)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES, PodFault, Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
 from pdinference.engine.connectors.handover import (
     MEMBER,
@@ -468,7 +468,7 @@ class Dispatcher:
     async def note(self, pod: Pod, failure: PodFailure, call: Call, record: Record) -> None:
         """Note that a pod failed a request: pause it, count it, log it, and find whether it died."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
-            self.pods.failed(pod, refused=not failure.reached)
+            self.pods.failed(pod, None if failure.reached else PodFault.REFUSES)
         record.failed(pod.observed.role, failure.reason)
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason

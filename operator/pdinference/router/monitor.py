@@ -1,7 +1,7 @@
 """Finds pods that hang (they accept connections but do not answer) or stall (their engine makes no progress).
 
-It also finds when a pod that refused a connection is up again. Requests do not try that: P would have computed the
-prompt of one that D refuses.
+It also finds when a pod that refused connections or hung answers again. Requests do not try that: P would have computed
+the prompt of one that D refuses.
 
 Last, it finds requests whose KV cache does not get from P to D. A D engine waits for it without a limit, and P releases
 it 30 s after the last message from D (`kv_lease_duration`). What D reads after that may belong to another prompt, so
@@ -15,6 +15,7 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.api.names import PodFault
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
@@ -48,7 +49,7 @@ class _Watch:
 
 
 class Monitor:
-    """Probes pods that owe an answer and have been silent, and those that refused a connection.
+    """Probes pods that owe an answer and have been silent, and those with a fault.
 
     A long prompt is silent for minutes, so silence alone is no failure. A pod whose API server does not answer /health
     is, and a pod whose engine takes no step for a long time.
@@ -80,6 +81,8 @@ class Monitor:
         self._transfer = transfer
         self._reading = min(stall, transfer) / _READINGS
         self._watches: dict[Pod, _Watch] = {}
+        self._stalled: dict[Pod, float] = {}
+        """The engine's steps when it stalled."""
 
     async def forever(self) -> None:
         """Probe until cancelled."""
@@ -88,24 +91,35 @@ class Monitor:
             await asyncio.sleep(self._silence / 3)
 
     async def round(self) -> None:
-        """Probe each silent pod, and each that refused a connection, once."""
+        """Probe each silent pod, and each with a fault, once."""
         now = asyncio.get_running_loop().time()
         silent = [pod for pod in self._pods if pod.under_way and pod.heard_at < now - self._silence]
         self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
-        refusing = [pod for pod in self._pods if pod.refuses and pod.observed.ready]
-        await asyncio.gather(*map(self._check, silent), *map(self._try_again, refusing))
+        withdrawn = [pod for pod in self._pods if pod.withdrawn and pod.observed.ready]
+        self._stalled = {pod: steps for pod, steps in self._stalled.items() if pod.fault is PodFault.STALLED}
+        await asyncio.gather(
+            *map(self._check, silent), *map(self._try_again, withdrawn), *map(self._look_for_steps, self._stalled)
+        )
         for pod in self._pods:
             self._end_transfers(pod)
 
     async def _check(self, pod: Pod) -> None:
         """Give up a silent pod that has failed."""
-        if reason := await self._fault(pod):
-            self._pods.failed(pod)
-            pod.lost(reason)
+        if fault := await self._fault(pod):
+            if fault is PodFault.STALLED:
+                self._stalled[pod] = self._watches[pod].steps or 0.0
+            self._pods.failed(pod, fault)
+            pod.lost(fault)
 
     async def _try_again(self, pod: Pod) -> None:
-        """Send requests again to a pod that refused one, if it is up."""
+        """Send requests again to a withdrawn pod, if it answers."""
         if await self._is_healthy(pod):
+            self._pods.answered(pod)
+
+    async def _look_for_steps(self, pod: Pod) -> None:
+        """Find whether the engine of a pod that stalled goes on."""
+        steps = await _steps(pod, self._share)
+        if steps is not None and steps != self._stalled[pod]:
             self._pods.answered(pod)
 
     def _end_transfers(self, pod: Pod) -> None:
@@ -119,20 +133,20 @@ class Monitor:
             if idle or (request.stream and pod.answered_at > request.began_at):
                 request.abort(NO_KV_CACHE)
 
-    async def _fault(self, pod: Pod) -> str:
-        """Why a silent pod has failed; empty if it may be computing."""
+    async def _fault(self, pod: Pod) -> PodFault | None:
+        """Why a silent pod has failed; None if it may be computing."""
         watch = self._watches[pod]
         watch.failures = 0 if await self._is_healthy(pod) else watch.failures + 1
         if watch.failures >= _PROBES:
-            return "hung"
+            return PodFault.HUNG
         now = asyncio.get_running_loop().time()
         if watch.failures or now - watch.read_at < self._reading:
-            return ""
+            return None
         watch.read_at, before = now, watch.steps
         watch.steps = await _steps(pod, self._share)
         if watch.steps is None or watch.steps != before:
             watch.since = now
-        return "stalled" if now - watch.since >= self._stall else ""
+        return PodFault.STALLED if now - watch.since >= self._stall else None
 
     async def _is_healthy(self, pod: Pod) -> bool:
         """Whether /health says so in time. The body of its answer does not matter, and is not read."""

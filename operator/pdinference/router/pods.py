@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES, PodFault, Role
 from pdinference.router.busy import Busy
 
 _FIRST_PAUSE_S: Final = 0.25
@@ -87,8 +87,8 @@ class Pod:
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
-        refuses: Whether it gets no requests because it refused a connection, and has not answered a probe since. The
-            kubelet may never see it: engines that share a container are ready while one of them is.
+        fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
+            container are ready while one of them is, and /health does not reach the engine.
         admission: Whether requests go to it, if it is a D pod.
         company: By request: how many others there were when the pod failed one of them.
     """
@@ -102,7 +102,7 @@ class Pod:
     answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
-    refuses: bool = False
+    fault: PodFault | None = None
     admission: Admission = Admission.HELD
     company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
 
@@ -110,6 +110,11 @@ class Pod:
     def admitted(self) -> bool:
         """Whether it is a D pod that requests go to."""
         return self.admission is not Admission.HELD
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether it gets no requests until it answers a probe."""
+        return self.fault in {PodFault.REFUSES, PodFault.HUNG}
 
     @property
     def url(self) -> str:
@@ -192,7 +197,7 @@ class Pods:
             if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):
                 self.doubt()
             if observed.ready and not pod.observed.ready:
-                pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
+                pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
             if not observed.ready or observed.restarts != pod.observed.restarts:
                 pod.admission = Admission.HELD
             pod.observed = observed
@@ -213,7 +218,7 @@ class Pods:
 
     def _reachable(self, pods: list[Pod]) -> list[Pod]:
         now = self._clock()
-        return [pod for pod in pods if pod.paused_until <= now and not pod.refuses]
+        return [pod for pod in pods if pod.paused_until <= now and not pod.withdrawn]
 
     def _entitled(self, role: Role) -> list[Pod]:
         """The ready pods that requests may go to, now or after a pause.
@@ -244,15 +249,15 @@ class Pods:
     def _ready(self, role: Role) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.observed.role is role and pod.observed.ready]
 
-    def failed(self, pod: Pod, *, refused: bool = False) -> None:
-        """Pause a pod after a failure, longer with each further one, and if it refused the connection until it is up.
+    def failed(self, pod: Pod, fault: PodFault | None = None) -> None:
+        """Pause a pod after a failure, longer with each further one; with some faults until it answers a probe.
 
         Args:
             pod: The pod.
-            refused: Whether it refused the connection.
+            fault: What the failure shows of the pod; None if it may concern one request.
         """
-        pod.refuses |= refused
-        if refused:
+        pod.fault = fault or pod.fault
+        if fault is PodFault.REFUSES:
             pod.admission = Admission.HELD  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
@@ -271,12 +276,12 @@ class Pods:
     def worked(self, pod: Pod) -> None:
         """Note a success."""
         if pod.failures:
-            pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
+            pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
             self._announce()
 
     def answered(self, pod: Pod) -> None:
-        """Note that a pod that refused a connection has answered a probe."""
-        pod.refuses = False
+        """Note that a pod with a fault has answered a probe."""
+        pod.fault = None
         self._announce()
 
     async def wait(self, holds: Callable[[], object], until: float) -> bool:

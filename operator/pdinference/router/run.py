@@ -24,6 +24,7 @@ from pdinference.router.activity import Activity
 from pdinference.router.canary import Canary
 from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.faults import PodFaults
 from pdinference.router.keys import Keys
 from pdinference.router.leaving import LEAVE_S
 from pdinference.router.models import Models
@@ -142,6 +143,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         verifier = Verifier(pods, Canary(dispatcher, telemetry, share), mode)
         metrics.registry.register(transfers)
         metrics.registry.register(verifier)
+        metrics.registry.register(PodFaults(pods))
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),

@@ -121,6 +121,7 @@ class Application:
             self.load_monitor.measured,
             self.load_monitor.activity,
             self.load_monitor.fell_back,
+            self.load_monitor.pod_faults,
             self.load_monitor.transfer,
             self.load_monitor.streams,
             self.load_monitor.utilization,

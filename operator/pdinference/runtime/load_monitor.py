@@ -1,13 +1,13 @@
 """Reads the load of pods, and serves it to HPAs; on every replica, leader or not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, PodFault
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -118,6 +118,10 @@ class LoadMonitor:
         """Whether D has recently computed prompts of a resource in place of P; None when unknown."""
         return self._routers.fell_back(owner)
 
+    def pod_faults(self, owner: Owner) -> Mapping[str, PodFault]:
+        """The P and D pods of a resource that do not answer its routers, by name."""
+        return self._routers.faults(owner)
+
     def transfer(self, owner: Owner) -> TransferFacts | None:
         """What the routers of a resource report of its KV transfer; None when unknown."""
         return self._routers.transfer(owner)
@@ -146,7 +150,7 @@ class LoadMonitor:
         return self._progress.counts(owner)
 
     async def wait_for_activity(self) -> None:
-        """Wait for a short time until the router pods of resources that may scale to zero were read once.
+        """Wait for a short time until router pods were read once, where the status depends on it.
 
         Otherwise the first statuses would change a moment later.
         """

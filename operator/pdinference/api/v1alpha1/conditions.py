@@ -32,6 +32,7 @@ CONTAINER_CONFIG: Final = "CreateContainerConfigError"
 NO_MODEL: Final = "NoUsableModel"
 UNSCHEDULABLE: Final = "Unschedulable"
 PODS_NOT_CREATED: Final = "PodsNotCreated"
+NOT_ANSWERING: Final = "NotAnswering"
 DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
 ROLLOUT_COMPLETE: Final = "RolloutComplete"
 INVALID: Final = "InvalidSpec"
@@ -84,7 +85,7 @@ POD_REASONS: Final = FINAL_REASONS | {
     CONTAINER_CONFIG,
 }
 """Reasons, known to the operator, for which a pod is not ready."""
-_ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
+_ROLE: Final = POD_REASONS | {NOT_ANSWERING, "ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
 _CHILD: Final = frozenset({"NameConflict", "NotServed"})
 _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
@@ -99,7 +100,8 @@ def _role(name: str, word: str, without: str = "") -> ConditionType:
         name=name,
         when={
             "True": f"All desired {word} pods of the current revision are ready{without}.",
-            "False": "At least one pod is missing or not ready. The message says what to do.",
+            "False": "At least one pod is missing, not ready, or gives the routers no answers. The message says what "
+            "to do.",
             "Unknown": _NO_VALID_SPEC,
         },
         reasons={

@@ -13,6 +13,7 @@ from pdinference.api.plain_text import plain
 from pdinference.api.v1alpha1 import Condition, RoleStatus
 from pdinference.api.v1alpha1.conditions import (
     BY_NAME,
+    NOT_ANSWERING,
     PROGRESSING,
     READY,
     RECONCILING,
@@ -22,7 +23,7 @@ from pdinference.api.v1alpha1.conditions import (
 from pdinference.api.v1alpha1.status import Status
 from pdinference.cli.stored_status import stored_status
 from pdinference.cluster.state.pods import pod_record
-from pdinference.planning.condition_changes import LIMITED, find
+from pdinference.planning.condition_changes import LIMITED, ROLE_CONDITIONS, find
 from pdinference.planning.observed import PodSummary
 from pdinference.planning.pod_diagnosis import diagnose
 
@@ -192,7 +193,8 @@ def _of_moment(metadata: Json, status: Status) -> Iterator[str]:
 
 def _live_unless_told(view: RoleView, status: Status, pods: Sequence[Json], now: datetime) -> int | None:
     """The number of ready pods of a role, if the status has had time to say it and says another one."""
-    if view.note:
+    condition = find(status.conditions, ROLE_CONDITIONS[view.role])
+    if view.note or (condition is not None and condition.reason == NOT_ANSWERING):  # Kubernetes calls more ready
         return None
     ready, moving = 0, False
     for body in pods:

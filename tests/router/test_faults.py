@@ -1,0 +1,155 @@
+"""Pods that Kubernetes calls ready and that give no answers: the router names them until they answer again."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count, repeat
+
+from pdinference.api.names import METRIC_POD_FAULT, PodFault
+from pdinference.router.faults import MOST, PodFaults
+from pdinference.router.pods import Observed, Pod, Pods
+from tests.router import engines
+from tests.router.engines import D, Fleet, P, fleet
+from tests.waiting import LONG_S, until
+
+SERVER = """
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"")
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(b'{"by": "d1", "choices": []}')
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@dataclass
+class Standing:
+    """A D pod that is a process of its own."""
+
+    process: Process
+    port: int
+
+    @property
+    def observed(self) -> Observed:
+        return Observed("uid-d1", "d1", D, f"127.0.0.1:{self.port}", ready=True)
+
+
+@asynccontextmanager
+async def process() -> AsyncIterator[Standing]:
+    started = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, stdout=PIPE)
+    try:
+        assert started.stdout is not None
+        yield Standing(started, int(await asyncio.wait_for(started.stdout.readline(), LONG_S)))
+    finally:
+        started.kill()
+        await started.wait()
+
+
+def pod_of(world: Fleet, name: str) -> Pod:
+    return next(pod for pod in world.pods if pod.observed.name == name)
+
+
+async def has_fault(world: Fleet, name: str, fault: PodFault) -> bool:
+    return await world.metric(f'{METRIC_POD_FAULT}{{fault="{fault}",pod="{name}"}}') == 1
+
+
+async def test_a_stopped_process_gets_no_requests_until_it_goes_on() -> None:
+    async with process() as d1, fleet("p", "d2", silence=0.5) as world:
+        world.engines["d1"] = d1  # type: ignore[assignment]
+        world.observe("d2")
+        assert (await world.post())[2]["by"] == "d1"
+        assert await world.metric(f"{METRIC_POD_FAULT}{{") == 0
+        d1.process.send_signal(signal.SIGSTOP)
+        asked = asyncio.create_task(world.post())
+
+        async def sent() -> bool:
+            return bool(pod_of(world, "d1").under_way)
+
+        await until(sent, "D has the request")
+        world.observe()
+        code, _, body = await asyncio.wait_for(asked, LONG_S)
+        assert (code, body["by"]) == (200, "d2")
+        assert await has_fault(world, "d1", PodFault.HUNG)
+        assert pod_of(world, "d1") not in world.pods.available(D)
+        await until(lambda: _paused_no_longer(world), "its pause has ended")
+        assert {(await world.post())[2]["by"] for _ in range(4)} == {"d2"}
+        d1.process.send_signal(signal.SIGCONT)
+
+        async def answers() -> bool:
+            return not await has_fault(world, "d1", PodFault.HUNG) and pod_of(world, "d1") in world.pods.available(D)
+
+        await until(answers, "D gets requests again")
+        world.observe("d2")
+        assert (await world.post())[2]["by"] == "d1"
+
+
+async def _paused_no_longer(world: Fleet) -> bool:
+    """Whether the time without requests that follows each failure has passed."""
+    pod, clock = pod_of(world, "d1"), world.pods._clock
+    return pod.paused_until < clock()
+
+
+async def test_an_engine_that_stalls_is_named_until_it_takes_a_step() -> None:
+    async with fleet("p", "d1", "d2", silence=0.3, stall=1.2) as world:
+        world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)
+        world.observe("d2")
+        asked = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe()
+        assert (await asyncio.wait_for(asked, LONG_S))[2]["by"] == "d2"
+        assert await has_fault(world, "d1", PodFault.STALLED)
+        world["d1"].steps = count(8)
+
+        async def goes_on() -> bool:
+            return not await has_fault(world, "d1", PodFault.STALLED)
+
+        await until(goes_on, "its engine goes on")
+
+
+async def test_a_pod_that_refuses_is_named_until_it_listens() -> None:
+    async with fleet("p1", "p2", "d", silence=0.3, rules={"policy": "round_robin"}) as world:
+        await world["p1"].stop()
+        for _ in range(2):
+            assert (await world.post())[0] == 200
+        assert await has_fault(world, "p1", PodFault.REFUSES)
+        await world["p1"].start()
+
+        async def listens() -> bool:
+            return not await has_fault(world, "p1", PodFault.REFUSES)
+
+        await until(listens, "P listens again")
+
+
+def samples(pods: Pods) -> list[dict[str, str]]:
+    (family,) = PodFaults(pods).collect()
+    return [sample.labels for sample in family.samples]
+
+
+def test_pods_that_are_not_ready_are_left_to_the_kubelet_and_few_are_named() -> None:
+    pods = Pods()
+    seen = {str(one): Observed(str(one), f"p-{one:03}", P, "", ready=True) for one in range(MOST + 9)}
+    pods.observe(seen)
+    for pod in pods:
+        pods.failed(pod)
+    assert samples(pods) == [], "requests that failed say little of a pod"
+    for pod in pods:
+        pods.failed(pod, PodFault.HUNG)
+    assert samples(pods) == [{"pod": f"p-{one:03}", "fault": "hung"} for one in range(MOST)]
+    pods.observe({"0": seen["0"], "1": Observed("1", "p-001", P, "", ready=False)})
+    assert samples(pods) == [{"pod": "p-000", "fault": "hung"}]
