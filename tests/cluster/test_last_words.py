@@ -75,6 +75,13 @@ POINTER = "RuntimeError: Engine core initialization failed. See root cause above
             engine(*TRACEBACK, "ValueError: too few blocks") + "\n".join([*TRACEBACK, POINTER]),
             "ValueError: too few blocks",
         ),
+        # the cause is logged by a worker, whose name has a hyphen
+        (
+            "(VllmWorker-0 pid=5) ERROR 11-27 02:35:31 [multiproc_executor.py:1057] AttributeError: no init\n"
+            + engine(*TRACEBACK, "Exception: WorkerProc initialization failed due to an exception in a background")
+            + "\n".join([*TRACEBACK, POINTER]),
+            "AttributeError: no init",
+        ),
         # the cause is beyond what the kubelet keeps
         ("\n".join([*TRACEBACK, POINTER]), POINTER),
         # a line of source code is no message

@@ -191,6 +191,11 @@ def test_a_process_that_reports_the_end_of_another_one_is_not_quoted() -> None:
     message = diagnose(pod(PodProblem("Error", "", "vllm", exit_code=1, last_words=said), restarts=1), "ns").message
     assert "RuntimeError" not in message
     assert "See the first error: `kubectl logs -n ns p-0 -c vllm --previous | grep -m 20 ERROR`." in message
+    stopped = pod(PodProblem("Error", "", "vllm", exit_code=1, last_words=said), restarts=1)
+    assert (
+        "See the first error: `kubectl pdi doctor x -n ns`, or `kubectl logs"
+        in diagnose(stopped, "ns", resource="x").message
+    )
 
 
 def test_a_folder_that_the_image_lacks_is_named_with_its_field() -> None:

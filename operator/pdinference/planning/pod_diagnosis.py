@@ -63,21 +63,27 @@ class Diagnosis(NamedTuple):
     message: str
 
 
-def most_severe(pods: Iterable[PodSummary], namespace: str, model_placed_as: Role = Role.PARAMETER) -> Diagnosis | None:
+def most_severe(
+    pods: Iterable[PodSummary], namespace: str, model_placed_as: Role = Role.PARAMETER, *, resource: str = ""
+) -> Diagnosis | None:
     """The diagnosis of the pod with the most severe problem; None when every pod is ready or ending."""
     unwell = [pod for pod in pods if not pod.ready and not pod.terminating]
     if not unwell:
         return None
-    return diagnose(max(unwell, key=lambda pod: (_severity(pod), pod.name)), namespace, model_placed_as)
+    worst = max(unwell, key=lambda pod: (_severity(pod), pod.name))
+    return diagnose(worst, namespace, model_placed_as, resource=resource)
 
 
-def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAMETER) -> Diagnosis:
+def diagnose(
+    pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAMETER, *, resource: str = ""
+) -> Diagnosis:
     """Why a pod is not ready, with a remedy.
 
     Args:
         pod: The pod.
         namespace: Its namespace.
         model_placed_as: The role on whose nodes the Job for the model runs.
+        resource: Name of the PDInference of P, D and router pods; empty for others.
     """
     problem = pod.problem
     if problem is None:
@@ -95,7 +101,7 @@ def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAM
             f"Check the image's name and tag, and that the nodes can pull from its registry.{_pull_secrets(pod)}",
         )
     if problem.reason in _CRASH_REASONS:
-        return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace))
+        return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace, resource))
     if problem.reason in _STARTING | {NO_MODEL, NOT_ANSWERING}:
         return _without_a_crash(pod, problem, namespace)
     said = f"Pod {pod.name}: {problem.reason}{_because(problem.message)}."
@@ -151,7 +157,7 @@ def _start(pod: PodSummary, namespace: str) -> str:
     return f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`."
 
 
-def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
+def _crash(pod: PodSummary, problem: PodProblem, namespace: str, resource: str) -> str:
     previous = pod.restarts > 0
     see = f"See why: `{_logs(pod, namespace, container=problem.container, previous=previous)}`."
     if "OOMKilled" in (problem.reason, problem.message):
@@ -163,7 +169,8 @@ def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     if is_pointer(problem.last_words):
         logs = _logs(pod, namespace, container=problem.container, previous=previous)
         said = "One of its processes failed first, and Kubernetes keeps too little of the log to say why. "
-        see = f"See the first error: `{logs} | grep -m 20 ERROR`."
+        doctor = f"`kubectl pdi doctor {resource} -n {namespace}`, or " if resource else ""
+        see = f"See the first error: {doctor}`{logs} | grep -m 20 ERROR`."
     else:
         said = f"Its log says: «{problem.last_words}». " if problem.last_words else ""
     return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{_absent(problem)}{see}"

@@ -48,6 +48,8 @@ def doctor_command(
 ) -> None:
     """Check whether the cluster has what the KV transfer of a PDInference needs.
 
+    With NAME, the logs of containers that stopped are read too, and the line is quoted that says why.
+
     Without NAME and FILE, the cluster in general is checked. What you may not read is reported as unknown, with the
     missing right. Nothing is written, except with --bandwidth: then Jobs run for some seconds, with the devices of
     one P pod and one D pod, and are removed at the end.

@@ -14,6 +14,7 @@ from pdinference.cli.doctor.facts import Subject
 from pdinference.cli.doctor.finding import Finding, problem, unknown
 from pdinference.cli.doctor.reading import read_facts
 from pdinference.cli.doctor.report import Report
+from pdinference.cli.doctor.stopped import read_stopped
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, shape_of, way_of
 from pdinference.cli.documents import problems_reported
@@ -47,6 +48,8 @@ async def examined(
     run = None if subject is None or seconds is None else _run(subject, seconds)
     facts = await read_facts(api, namespace if subject is None else subject.namespace, deployments)
     findings = diagnose(facts, subject)
+    if isinstance(which, str):
+        findings += await read_stopped(api, namespace, which)
     if run is None:
         return report(subject, findings)
     measurement, failed = await _measured(api, run)

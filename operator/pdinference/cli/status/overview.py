@@ -309,6 +309,7 @@ def _pods(namespace: str, role: Role, target: str, bodies: Sequence[Json]) -> It
 
 def _pod(namespace: str, summary: PodSummary, body: Json, target: str) -> Pod:
     unwell = not summary.ready and not summary.terminating
+    resource = plain(str(body["metadata"]["labels"][names.LABEL_NAME]), _LONGEST_NAME)
     return Pod(
         name=plain(summary.name, _LONGEST_NAME),
         revision=summary.revision,
@@ -319,5 +320,5 @@ def _pod(namespace: str, summary: PodSummary, body: Json, target: str) -> Pod:
         restarts=summary.restarts,
         node=plain(str((body.get("spec") or {}).get("nodeName") or ""), _LONGEST_NAME),
         gpus=summary.gpus,
-        problem=plain(diagnose(summary, namespace).message, _LONGEST_PROBLEM) if unwell else "",
+        problem=plain(diagnose(summary, namespace, resource=resource).message, _LONGEST_PROBLEM) if unwell else "",
     )

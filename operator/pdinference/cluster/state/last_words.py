@@ -22,7 +22,7 @@ _CUT: Final = 2000
 _TIME: Final = r"(?:\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _MARK: Final = re.compile(
-    rf"\[rank\d+\]: ?|\(\w+(?: \w+)? pid=\d+\) ?|{_TIME} ?|\[[\w./-]+:\d+\] |"
+    rf"\[rank\d+\]: ?|\([\w-]+(?: [\w-]+)? pid=\d+\) ?|{_TIME} ?|\[[\w./-]+:\d+\] |"
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)(?=[: ]):? {0,5}",
     re.ASCII,
 )

@@ -67,7 +67,7 @@ def _of_shared_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previo
 
 def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis:
     """The diagnosis of the pods that are not ready."""
-    found = pod_diagnosis.most_severe(inputs.current_pods(role), inputs.namespace)
+    found = pod_diagnosis.most_severe(inputs.current_pods(role), inputs.namespace, resource=inputs.name)
     looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
         return looping
