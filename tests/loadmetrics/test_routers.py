@@ -36,6 +36,7 @@ class Routers:
         self.held, self.idle, self.status = 0, 7.5, 200
         self.fallback_age = "+Inf"
         self.transfer = ""
+        self.reason = "AllReady"
         self.asked = 0
         self.cache = Cache()
         self.changed: list[Owner] = []
@@ -51,9 +52,9 @@ class Routers:
         text += f"# TYPE {METRIC_FALLBACK_AGE_SECONDS} gauge\n{METRIC_FALLBACK_AGE_SECONDS} {self.fallback_age}\n"
         return web.Response(text=text + self.transfer, status=self.status)
 
-    def resource(self, *, reason: str = "Serving", **autoscaling: Any) -> None:
+    def resource(self, **autoscaling: Any) -> None:
         body: dict[str, Any] = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
-        body["status"] = {"conditions": [{"type": "DecodeReady", "reason": reason}]}
+        body["status"] = {"conditions": [{"type": "DecodeReady", "reason": self.reason}]}
         body["metadata"]["generation"] = 1
         self.cache.observe(RESOURCE, body, deleted=False)
         self.scales_to_zero = "scaleToZero" in autoscaling
@@ -298,7 +299,8 @@ async def test_a_router_that_lists_any_number_of_pods_takes_little_memory(
 async def test_after_a_restart_routers_are_read_before_a_status_that_names_a_pod_changes(
     routers: Routers, monitor: RouterMonitor
 ) -> None:
-    routers.resource(reason="NotAnswering")
+    routers.reason = "NotAnswering"
+    routers.resource()
     routers.pod()
     monitor._targets()
     assert not monitor.first_round_done.is_set()

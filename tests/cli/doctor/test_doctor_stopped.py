@@ -116,5 +116,7 @@ def test_a_pod_of_each_role_comes_first_and_followers_of_others_after_them() -> 
 
 
 def test_init_containers_count_too() -> None:
-    status = {"initContainerStatuses": [{"name": "model", "state": {"terminated": {"exitCode": 3}}}]}
-    assert [*stopped([pod("decode", "d", conditions=[], **status)])] == [Stopped("d", "model", previous=False, code=3)]
+    ended_first = [{"name": "model", "state": {"terminated": {"exitCode": 3}}}]
+    assert [*stopped([pod("decode", "d", conditions=[], initContainerStatuses=ended_first)])] == [
+        Stopped("d", "model", previous=False, code=3)
+    ]
