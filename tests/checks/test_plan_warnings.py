@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.memory_plan.logged import starts
 from pdinference.checks.model_shape import model_problems
 from pdinference.checks.plan_warnings import plan_warnings
@@ -36,9 +38,27 @@ def test_more_requests_than_blocks_for_states_are_warned_of_with_the_largest_num
     assert warned(LLAMA_8B, engine=engine, parameter=role, **role) == []
 
 
-def test_a_draft_that_is_not_counted_is_warned_of() -> None:
+def test_a_draft_that_is_not_counted_is_warned_of_with_what_is_missing() -> None:
     args = {"args": {"speculative-config": {"method": "eagle3", "num_speculative_tokens": 3}}}
-    assert any("draft of eagle3" in text for text in warned(LLAMA_8B, engine=args))
+    role: Config = {"accelerator": {"products": H200}, "parallelism": {"tensor": 2}}
+    found = warned(LLAMA_8B, engine=args, parameter=role, **role)
+    assert len(found) == 2
+    assert "spec.decode.args.speculative-config" in found[1]
+    assert "the draft (eagle3)" in found[1]
+    assert "shared by 2 ranks" in found[1]
+    assert "2,048 bytes a token for each of its layers" in found[1]
+    assert "spec.model.architecture.draftConfig" in found[1]
+
+
+@pytest.mark.parametrize("method", ["ngram", "mtp", "suffix"])
+def test_a_method_without_a_draft_of_its_own_is_not_warned_of(method: str) -> None:
+    assert warned(LLAMA_8B, engine={"args": {"speculative-config": {"method": method}}}) == []
+
+
+def test_heads_without_attention_lack_no_kv_cache() -> None:
+    found = warned(LLAMA_8B, engine={"args": {"speculative-config": {"method": "medusa", "model": "a/b"}}})
+    assert found
+    assert not any("KV cache (" in text for text in found)
 
 
 def problems_of(p: int, d: int, config: Config = TWO_KINDS) -> list[str]:

@@ -356,3 +356,31 @@ async def test_a_stored_resource_is_planned_with_what_its_status_knows(tmp_path:
 def test_the_output_has_the_names_of_other_commands_and_its_earlier_one(config: Path) -> None:
     words = ("-f", LLAMA, "--model-config", config)
     assert plan(*words, "-o", "text").output == plan(*words, "-o", "table").output == plan(*words).output
+
+
+def _speculating(tmp_path: Path, model: str) -> Path:
+    document = yaml.safe_load(LLAMA.read_text())
+    engine = document["spec"].setdefault("engine", {})
+    engine["args"] = {"speculative-config": {"method": "eagle3", "model": model, "num_speculative_tokens": 3}}
+    file = tmp_path / "speculating.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_draft_is_counted_from_its_config(tmp_path: Path, config: Path) -> None:
+    draft = tmp_path / "draft" / "config.json"
+    draft.parent.mkdir()
+    draft.write_text(json.dumps(LLAMA_8B | {"num_hidden_layers": 1, "draft_vocab_size": 32000}))
+    for file, more in ((_speculating(tmp_path, "a/b"), ("--draft-config", draft)),
+                       (_speculating(tmp_path, str(draft.parent)), ())):  # fmt: skip
+        result = plan("-f", file, "--model-config", config, "--memory", "80GiB", *more)
+        assert result.exit_code == 0, result.output
+        assert "135,168 B" in result.output
+        assert "does not count the draft" not in result.output
+
+
+def test_a_draft_without_a_config_is_warned_of(tmp_path: Path, config: Path) -> None:
+    result = plan("-f", _speculating(tmp_path, "a/b"), "--model-config", config, "--memory", "80GiB")
+    assert result.exit_code == 0, result.output
+    assert "does not count the draft (eagle3): its config.json is not known here" in result.stderr
+    assert "--draft-config" in result.stderr

@@ -28,7 +28,8 @@ POLICY = allowing(
 )
 SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 
-OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy", "engine.version"} | {
+OF_NO_CHILD = {"rollout.strategy", "memoryPolicy", "engine.version"} | {
+    *(f"model.architecture.{member}" for member in ("config", "draftConfig")),
     *(f"{role}.accelerator.memory" for role in ("parameter", "decode")),
     # The bounds that HPAs get, from all that is there: tests/planning/scaling/test_coordination.py.
     *(f"autoscaling.ratio.{end}.{role}" for end in ("min", "max") for role in ("parameter", "decode")),

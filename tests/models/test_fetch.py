@@ -213,6 +213,20 @@ async def test_a_plan_may_ask_the_hub(world: World, tmp_path: Path) -> None:
     assert "headers of the safetensors files" in weights["note"]
 
 
+async def test_a_plan_may_ask_the_hub_for_a_draft(world: World, tmp_path: Path) -> None:
+    source = {"huggingFace": {"repository": REPOSITORY}}
+    meta = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference", "metadata": {"name": "tiny"}}
+    args = {"speculative-config": {"method": "draft_model", "model": REPOSITORY, "num_speculative_tokens": 2}}
+    file, planned = tmp_path / "resource.yaml", []
+    for engine in ({}, {"args": args}):
+        file.write_text(json.dumps({**meta, "spec": {"model": {"source": source}, "engine": engine}}))
+        ended = await world.run("plan", "-f", str(file), "--online", "-o", "json")
+        assert ended.code == 0, ended.errors
+        assert "does not count the draft" not in ended.errors
+        planned.append(json.loads(ended.output)["roles"]["decode"]["kvBytesPerToken"]["value"])
+    assert planned[1] == 2 * planned[0]
+
+
 async def test_weights_without_headers_are_known_by_their_size(world: World, tmp_path: Path) -> None:
     (world.hub.folder / "model.safetensors").unlink()
     (world.hub.folder / "onnx" / "model.onnx").rename(world.hub.folder / "training_args.bin")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
@@ -60,7 +61,7 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
     refused = spec.memory_policy == "Enforce"
     small = (
         *(room_warnings(inputs, plans[Role.DECODE]) if verdicts[Role.DECODE] else ()),
-        *plan_warnings(plans),
+        *(replace(problem, message=ways_out.of_the_resource(problem.message)) for problem in plan_warnings(plans)),
     )
     return MemoryVerdict(
         fits=False if found else None if None in verdicts.values() else True,

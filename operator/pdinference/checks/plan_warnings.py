@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from pdinference.api.names import Role
 from pdinference.api.validation import Problem
-from pdinference.planning.memory import RolePlan
+from pdinference.planning.memory import RolePlan, ways_out
+from pdinference.planning.memory.kv import layer_token_bytes
+from pdinference.planning.memory.model.drafts import NO_CONFIG
+
+_WITHOUT_CACHE = ("medusa", "mlp_speculator")
+"""Methods whose drafts are heads without layers that attend."""
+_COMPARE = "Start vLLM once and compare (status.plan)."
 
 
 def plan_warnings(plans: Mapping[Role, RolePlan]) -> Iterator[Problem]:
@@ -33,9 +39,17 @@ def _too_many_states(role: Role, plan: RolePlan) -> Iterator[Problem]:
 
 
 def _speculation(role: Role, plan: RolePlan) -> Iterator[Problem]:
-    if method := plan.settings.uncounted_draft:
-        yield Problem(
-            f"spec.{role}.args.speculative-config",
-            f"The memory plan does not count the draft of {method}: its weights and its KV cache come on top. Start "
-            "vLLM once and compare (status.plan).",
-        )
+    """Drafts that the plan leaves out, with what is known of their sizes."""
+    draft, settings, facts = plan.settings.draft, plan.settings, plan.facts
+    if draft is None or not draft.uncounted:
+        return
+    shared = f", shared by {settings.tensor} ranks" if settings.tensor > 1 else ""
+    missing = f"its weights (about the size of its files{shared})"
+    if draft.method not in _WITHOUT_CACHE and facts.attention and not facts.unfit:
+        token = layer_token_bytes(facts, settings, max(facts.attention))
+        missing += f" and its KV cache ({token:,} bytes a token for each of its layers, if its heads are the model's)"
+    way = ways_out.DRAFT if draft.uncounted == NO_CONFIG else _COMPARE
+    yield Problem(
+        f"spec.{role}.args.speculative-config",
+        f"The memory plan does not count the draft ({draft.method}): {draft.uncounted}. Missing are {missing}. {way}",
+    )

@@ -62,7 +62,7 @@ def planned(inputs: Inputs, role: Role, change: Change) -> RolePlan | None:
     if spec.devices_per_pod(role) > max(GPUS_OF_A_HOST, inputs.spec.devices_per_pod(role)):
         return None
     try:
-        return plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)
+        return plan_role(Inputs(spec, inputs.facts, inputs.checkpoint, draft=inputs.draft), role)
     except UnusableSpecError:
         return None
 

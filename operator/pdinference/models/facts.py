@@ -48,14 +48,23 @@ def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
         ModelError: The hub returned an error, or the repository has no config.json.
     """
     listing = hub.listing()
+    content = config_of_hub(hub, listing)
+    return listing, _facts(content, hub.weights(listing))
+
+
+def config_of_hub(hub: Hub, listing: Listing) -> dict[str, Any]:
+    """config.json of a repository.
+
+    Raises:
+        ModelError: The hub returned an error, or the repository has none that can be read.
+    """
     config = next((file for file in listing.files if file.path == "config.json"), None)
     if config is None:
         raise ModelError("NotAModel", "The repository has no config.json, which vLLM needs. Check the repository.")
     try:
-        content = downloaded_config(hub, config, listing.commit)
+        return downloaded_config(hub, config, listing.commit)
     except ModelFilesError as error:
         raise ModelError("NotAModel", str(error)) from error
-    return listing, _facts(content, hub.weights(listing))
 
 
 def downloaded_config(hub: Hub, file: RemoteFile, commit: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus, KnownModel, ModelStatus
 from pdinference.planning.memory import Checkpoint, StatedWeights, StoredFiles, compact_config, known_facts, model_facts
-from pdinference.planning.memory.model.config import CONFIG_KEYS, PRESENCE_KEYS
+from pdinference.planning.memory.model.config import CONFIG_KEYS, NESTED, PRESENCE_KEYS
 from tests.planning.memory import configs, newer_configs
 
 CONFIGS = {
@@ -72,7 +72,7 @@ def test_a_window_that_is_switched_off_stays_off_without_a_null() -> None:
 def test_every_member_that_is_read_is_kept(config: dict[str, Any]) -> None:
     read: set[str] = set()
     model_facts(_Watched(config, read))
-    kept = CONFIG_KEYS | PRESENCE_KEYS | {"text_config", "llm_config", "quantization_config"}
+    kept = CONFIG_KEYS | PRESENCE_KEYS | {*NESTED, "quantization_config"}
     assert read <= kept
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pdinference.planning.memory import fits
 from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.options import options_of
 from tests.planning.memory.configs import DEEPSEEK_V3, LLAMA_8B, Config
 from tests.planning.memory.plans import known, plan
 from tests.planning.memory.test_logged_starts import STARTS
@@ -120,7 +121,31 @@ def test_a_layer_that_proposes_tokens_takes_weights_and_tokens() -> None:
     assert -0.15 < known(having.tokens.value) / known(without.tokens.value) - 1 < -0.02
 
 
-@pytest.mark.parametrize(("method", "named"), [("eagle3", "eagle3"), ("ngram", ""), ("mtp", "")])
-def test_a_draft_that_is_not_counted_is_named(method: str, named: str) -> None:
-    args = {"speculative-config": {"method": method, "num_speculative_tokens": 2}}
-    assert plan(LLAMA_8B, args=args).settings.uncounted_draft == named
+def test_each_layer_that_proposes_tokens_is_counted() -> None:
+    args = {"speculative-config": {"method": "deepseek_mtp", "num_speculative_tokens": 1}}
+    none = plan(DEEPSEEK_V3)
+    one, two = (plan(DEEPSEEK_V3 | {"num_nextn_predict_layers": layers}, args=args) for layers in (1, 2))
+    weights = [known(made.stage.weights.value) for made in (none, one, two)]
+    assert weights[2] - weights[1] == pytest.approx(weights[1] - weights[0], rel=0.01)
+    assert known(two.stage.kv_bytes_per_token.value) == 63 * 576 * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "method"),
+    [
+        ({"method": "ngram", "prompt_lookup_max": 4}, "ngram"),
+        ({"model": "[ngram]"}, "ngram"),
+        ({"method": "qwen3_next_mtp"}, "mtp"),
+        ({"method": "mtp"}, "mtp"),
+        ({"model": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"}, "eagle3"),
+        ({"model": "yuhuili/EAGLE-LLaMA3-Instruct-8B"}, "eagle"),
+        ({"model": "z-lab/Qwen3-8B-DFlash-b16"}, "dflash"),
+        ({"model": "meta-llama/Llama-3.2-1B"}, "draft_model"),
+        ({"method": "medusa", "model": "/models/heads"}, "medusa"),
+        ('{"model": "/models/draft"}', "draft_model"),
+        ({}, ""),
+        ("ngram", ""),
+    ],
+)
+def test_the_method_is_the_one_that_vllm_takes(config: object, method: str) -> None:
+    assert options_of({"speculative-config": config}).speculative == method

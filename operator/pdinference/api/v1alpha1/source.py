@@ -150,17 +150,23 @@ class ModelSource(ApiModel):
         return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
 
 
+ModelConfig = Annotated[
+    dict[str, Any],
+    Field(max_length=128),
+    AsJson,
+    AfterValidator(_short),
+    WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
+]
+"""Members of a config.json."""
+
+
 class Architecture(ApiModel):
     """Facts about the model for the memory plan. In pods, weightsBytes only extends the time to start."""
 
-    config: Annotated[
-        dict[str, Any],
-        Field(max_length=128),
-        AsJson,
-        AfterValidator(_short),
-        WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
-    ]
+    config: ModelConfig
     """Members of the model's config.json, for example `num_hidden_layers: 32`."""
+    draft_config: ModelConfig | None = None
+    """The same of the draft model that `speculative-config` in args names."""
     weights_bytes: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Size of all weights in bytes, as vLLM loads them. Default: computed from config for known architectures."""
 

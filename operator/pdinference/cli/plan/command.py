@@ -78,12 +78,14 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
 
 
 def _warn_of_model(answer: "Answer", file: str) -> None:
-    """Warn of models that vLLM rejects at start, which the plan does not show."""
+    """Warn of models that vLLM rejects at start, and of what is not counted, which the plan does not show."""
     from pdinference.checks.model_shape import model_problems  # noqa: PLC0415
     from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
+    from pdinference.checks.plan_warnings import plan_warnings  # noqa: PLC0415
 
     spec, facts = answer.inputs.spec, answer.inputs.facts
-    for problem in (*model_problems(spec, facts), *older_model_warnings(spec, facts)):
+    found = (*model_problems(spec, facts), *older_model_warnings(spec, facts), *plan_warnings(answer.plans))
+    for problem in found:
         say(f"Warning: {file}: {problem}", err=True)
 
 

@@ -34,6 +34,20 @@ def read_model(
     return read_config(file), read_weights(folder) if folder else None
 
 
+def read_draft(model: str, config: Path | None) -> dict[str, Any] | None:
+    """config.json of the draft of speculative decoding; None if this machine has none.
+
+    Args:
+        model: Folder or repository of the draft, as `speculative-config` names it.
+        config: A config.json from the command line.
+
+    Raises:
+        ModelFilesError: The file is damaged.
+    """
+    file = config or Path(model, "config.json")
+    return read_config(file) if config or (file.is_absolute() and file.is_file()) else None
+
+
 def _absent(source: ModelSource, folder: Path | None) -> str:
     if folder is not None:
         return f"{folder} has no config.json."

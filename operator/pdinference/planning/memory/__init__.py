@@ -12,6 +12,7 @@ from pdinference.planning.memory.model.config import UnusableConfigError
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
+from pdinference.planning.memory.settings import draft_model
 from pdinference.planning.memory.split import split_problems, tensor_sizes
 from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 from pdinference.planning.memory.weights.checkpoint import (
@@ -45,6 +46,7 @@ __all__ = [
     "checkpoint_of",
     "compact_config",
     "compare",
+    "draft_model",
     "facts_in",
     "fits",
     "known_facts",

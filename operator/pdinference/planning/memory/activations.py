@@ -7,6 +7,7 @@ its profiling run is counted; constants are named with the starts that set them 
 from pdinference.planning.memory.figures import GIB, MIB, Figure, ceil_div, computed, unknown
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.model.state import DeltaNet, Mamba1, Mamba2, ShortConvolution, State
+from pdinference.planning.memory.model.usual_towers import TOO_SMALL
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.weights.attention import local_kv_heads
 from pdinference.planning.memory.weights.feed_forward import expert_width
@@ -50,8 +51,8 @@ def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
     parts = [f"Estimate for {what}"]
     if kept >= 10 * MIB:
         parts.append(f"with {kept / GIB:.2f} GiB of buffers that stay")
-    missing = bool(facts.has_more) and settings.encodes and facts.tower is None
-    encoder = " Without what images take while they are encoded." if missing else ""
+    missing = bool(facts.has_more) and settings.encodes and not (facts.tower and facts.tower.image_elements)
+    encoder = " Without what images or audio take while they are encoded." if missing else ""
     return computed(size + kept, f"{', '.join(parts)}.{encoder}")
 
 
@@ -89,6 +90,8 @@ def unsure(facts: ModelFacts, settings: Settings, stage: int) -> tuple[int, int]
     passes = _passes(facts, settings, stage)
     warm = max(size for what, size in passes.items() if what != _COMPILING)
     fewer = _UNSURE + round(_UNSURE_GRAPHS * graphs) + (graphs if _second_runner(facts) else 0)
+    if facts.tower is not None and facts.tower.estimated and settings.encodes:
+        fewer += round(TOO_SMALL * facts.tower.elements(settings.tensor)) * settings.dtype_bytes
     return fewer, _UNSURE + round(_UNSURE_GRAPHS * graphs) + max(0, max(passes.values()) - warm)
 
 

@@ -140,14 +140,26 @@ def _caches(facts: ModelFacts, settings: Settings) -> Iterator[tuple[int, Cache]
             yield layer, Cache(token * block, block, facts.windows[layer], facts.chunked)
         if facts.state is not None and layer in facts.state.layers:
             yield layer, Cache(state, 0, states=_states(facts, settings))
-    if token := layer_token_bytes(facts, settings, proposing_layer(facts)):
-        for layer in range(facts.layers, facts.layers + settings.mtp_layers):
-            yield layer, Cache(token * block, block, facts.windows[proposing_layer(facts)], facts.chunked)
+    windows, chunked = _proposing_windows(facts, settings)
+    for index, token in enumerate(proposing_token_bytes(facts, settings)):
+        if token:
+            yield facts.layers + index, Cache(token * block, block, windows[index], chunked)
 
 
-def proposing_layer(facts: ModelFacts) -> int:
-    """The layer of the model that those of MTP are like: the last one that attends."""
-    return max((layer for layer in facts.attention if layer < facts.own_kv), default=0)
+def proposing_token_bytes(facts: ModelFacts, settings: Settings) -> tuple[int, ...]:
+    """Bytes that one token takes in each layer that proposes tokens, on one rank of the last stage."""
+    if settings.draft is None:
+        return (layer_token_bytes(facts, settings, facts.mtp_attention),) * settings.mtp_layers
+    own = settings.draft.facts
+    return tuple(layer_token_bytes(own, settings, layer) for layer in range(own.layers)) if own else ()
+
+
+def _proposing_windows(facts: ModelFacts, settings: Settings) -> tuple[tuple[int | None, ...], bool]:
+    """The windows of these layers, and whether they are chunks."""
+    if settings.draft is None:
+        return (facts.windows[facts.mtp_attention],) * settings.mtp_layers, facts.chunked
+    own = settings.draft.facts
+    return (own.windows, own.chunked) if own else ((), False)
 
 
 def _states(facts: ModelFacts, settings: Settings) -> int:

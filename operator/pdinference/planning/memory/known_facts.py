@@ -19,7 +19,7 @@ from pdinference.planning.memory.model.config import (
     checked,
 )
 from pdinference.planning.memory.model.quantization_config import QuantizationConfig
-from pdinference.planning.memory.model.towers import VISION, kept_vision
+from pdinference.planning.memory.model.tower import AUDIO, VISION, kept_tower
 from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 
 _UNFIT: dict[str, Any] = {}
@@ -62,8 +62,7 @@ def _compact(config: Config) -> dict[str, Any]:
     if config.get("sliding_window", ...) is None:
         kept["sliding_window"] = 0  # no window; a status cannot contain null
     kept |= {key: True for key in PRESENCE_KEYS - CONFIG_KEYS if config.get(key)}
-    if vision := config.get(VISION):
-        kept[VISION] = kept_vision(vision)
+    kept |= {name: kept_tower(config[name]) for name in (VISION, AUDIO) if config.get(name)}
     if quantization := config.get(QUANTIZATION):
         kept[QUANTIZATION] = _compact_quantization(quantization)
     return kept

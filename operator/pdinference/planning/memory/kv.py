@@ -2,14 +2,21 @@
 
 from dataclasses import dataclass
 
-from pdinference.planning.memory.caches import Group, block_size, groups_of, layer_token_bytes, state_bytes
+from pdinference.planning.memory.caches import (
+    Group,
+    block_size,
+    groups_of,
+    layer_token_bytes,
+    proposing_token_bytes,
+    state_bytes,
+)
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.weights.tensors import stage_layers
 
 __all__ = [
     "Capacity", "Group", "block_bytes", "block_size", "blocks_per_request", "capacity", "groups_of",
-    "largest_length", "layer_token_bytes", "request_bytes", "token_bytes",
+    "largest_length", "layer_token_bytes", "proposing_token_bytes", "request_bytes", "token_bytes",
 ]  # fmt: skip
 
 
@@ -30,7 +37,8 @@ class Capacity:
 
 def token_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     """Bytes that one token takes in all layers of a stage, on one rank, while it is in the window of all of them."""
-    return sum(layer_token_bytes(facts, settings, layer) for layer in stage_layers(settings, stage))
+    own = sum(layer_token_bytes(facts, settings, layer) for layer in stage_layers(settings, stage))
+    return own + (sum(proposing_token_bytes(facts, settings)) if stage == settings.stages - 1 else 0)
 
 
 def request_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
@@ -54,7 +62,7 @@ def block_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     """
     layers = stage_layers(settings, stage)
     if stage == settings.stages - 1:
-        layers = range(layers.start, layers.stop + settings.mtp_layers)
+        layers = range(layers.start, layers.stop + settings.proposing_layers)
     return max(group.block_bytes(layers) for group in groups_of(facts, settings))
 
 

@@ -44,6 +44,8 @@ def _token_note(facts: ModelFacts, settings: Settings, stage: int) -> str:
         shapes = sorted({facts.kv_shape(layer) for layer in kept})
         each = " or ".join(_elements(facts, local_kv_heads(heads, settings.tensor), size) for heads, size in shapes)
     note = f"{len(kept)} layers x {each} x {settings.kv_bytes} bytes."
+    if stage == settings.stages - 1 and (more := sum(kv.proposing_token_bytes(facts, settings))):
+        note += f" {more:,} bytes more in layers that propose tokens."
     if facts.indexer is not None:
         note += f" {len(facts.indexer.layers)} of {facts.layers} layers have an index for sparse attention as well."
     if sliding := facts.windowed_layers:

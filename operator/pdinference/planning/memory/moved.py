@@ -100,4 +100,5 @@ def mean_token_bytes(decode: RolePlan, prompt: float) -> float:
         return kv.layer_token_bytes(facts, settings, layer) * (1.0 if window is None else min(1.0, window / prompt))
 
     tokens = sum(of_layer(layer, window) for layer, window in enumerate(facts.windows))
+    tokens += sum(kv.proposing_token_bytes(facts, settings))
     return settings.tensor * (tokens + kv.request_bytes(facts, settings, 0) / prompt)

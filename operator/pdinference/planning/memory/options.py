@@ -12,6 +12,12 @@ _LARGEST_GRAPHS = {"gpt_oss": 1024}
 """The default of the largest graph, in tokens: `GptOssForCausalLMConfig` in vllm/model_executor/models/config.py."""
 _MODALITIES = ("image", "video", "audio")
 _MOST = 2**20
+MTP = "mtp"
+"""The method whose draft is layers of the model's own; also under older names, such as `deepseek_mtp`."""
+DRAFT_MODEL = "draft_model"
+"""The method whose draft is a whole model."""
+_NAMED = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
+"""What the name of a draft contains, and the method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Options:
         without_graphs: Whether `cudagraph_mode` is `NONE`.
         speculative: The method of speculative decoding; empty without.
         speculated: Tokens that it proposes at once.
+        draft_model: Folder or repository of its draft; empty where none is named.
     """
 
     encodes: bool = True
@@ -35,11 +42,7 @@ class Options:
     without_graphs: bool = False
     speculative: str = ""
     speculated: int = 0
-
-    @property
-    def mtp_layers(self) -> int:
-        """Layers of the model's own that propose tokens; vLLM loads one, whatever the number of tokens."""
-        return 1 if self.speculative.endswith("mtp") else 0
+    draft_model: str = ""
 
     def graphs(self, seqs: int, tokens: int, facts: ModelFacts) -> tuple[int, int]:
         """CUDA graphs of mixed steps, and of steps in which each request gets one token.
@@ -72,9 +75,25 @@ def options_of(arguments: Mapping[str, object]) -> Options:
         graph_sizes=tuple(sizes) if listed and isinstance(sizes, list | tuple) else None,
         without_graphs=str(compilation.get("cudagraph_mode", "")).upper() == "NONE"
         or _number(compilation.get("mode"), zero=True) == 0,
-        speculative=str(speculative.get("method") or "draft_model") if speculative else "",
+        speculative=_method(speculative),
         speculated=_number(speculative.get("num_speculative_tokens")) or 0,
+        draft_model=str(speculative.get("model") or ""),
     )
+
+
+def _method(speculative: Mapping[str, Any]) -> str:
+    """The method, which vLLM takes from the name of the draft where it is not set.
+
+    Source: `SpeculativeConfig.__post_init__` in vllm/config/speculative.py.
+    """
+    method, model = str(speculative.get("method") or "").strip("[]"), str(speculative.get("model") or "").lower()
+    if method == MTP or method.endswith(f"_{MTP}"):
+        return MTP
+    if method not in {"", DRAFT_MODEL} or not speculative:
+        return method
+    if model.strip("[]") == "ngram":
+        return "ngram"
+    return next((named for mark, named in _NAMED if mark in model), DRAFT_MODEL)
 
 
 def _text_alone(arguments: Mapping[str, object]) -> bool:

@@ -11,6 +11,7 @@ from pdinference.planning.memory.activations import activations, overhead, unsur
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.kv_figures import state_bytes, token_bytes, tokens_note
+from pdinference.planning.memory.model.config import Config
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of, stated_kv_cache
 from pdinference.planning.memory.split import split_problems
@@ -31,12 +32,14 @@ class Inputs:
     Attributes:
         memory: Bytes of one device as the user states them; None: from the table of products.
         checkpoint: Known size of the weights; None if it must be computed.
+        draft: config.json of the draft of speculative decoding; None: as the spec states it, if it does.
     """
 
     spec: Spec
     facts: ModelFacts
     checkpoint: KnownWeights | None = None
     memory: Figure | None = None
+    draft: Config | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,9 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     if problem := next(split_problems(inputs.spec, role, inputs.facts), None):
         raise UnusableSpecError(str(problem))
     memory = inputs.memory or device_memory(inputs.spec, role)
-    settings = settings_of(inputs.spec, role, inputs.facts, memory)
+    architecture = inputs.spec.model.architecture
+    draft = inputs.draft or (architecture.draft_config if architecture else None)
+    settings = settings_of(inputs.spec, role, inputs.facts, memory, draft)
     return plan_settings(inputs, settings, memory)
 
 

@@ -1,7 +1,9 @@
 """The settings of a role that determine its memory, with vLLM's defaults."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
@@ -9,9 +11,10 @@ from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
 from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.expert_padding import NO_PADDING, ExpertPadding, expert_padding
 from pdinference.planning.memory.figures import GIB, Figure
+from pdinference.planning.memory.model.drafts import WITHOUT, Draft, draft_of
 from pdinference.planning.memory.model.quantization import Quantization, stated_quantization
 from pdinference.planning.memory.model.shape import ModelFacts
-from pdinference.planning.memory.options import options_of
+from pdinference.planning.memory.options import MTP, Options, options_of
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
@@ -44,9 +47,9 @@ class Settings:
         encodes: Whether the model takes images; false with language-model-only, or where the limit of each is 0.
         redundant_experts: Copies of experts that EPLB adds in each layer.
         graphs: CUDA graphs of steps that mix prompts and answers, and of steps with answers alone.
-        speculative: The method of speculative decoding; empty without.
-        speculated: Tokens that it proposes at once.
+        speculated: Tokens that speculative decoding proposes at once.
         mtp_layers: Layers of the model's own that propose them (MTP).
+        draft: What proposes them beside the model; None without.
     """
 
     cpu: bool
@@ -76,14 +79,14 @@ class Settings:
     encodes: bool = True
     redundant_experts: int = 0
     graphs: tuple[int, int] = (0, 0)
-    speculative: str = ""
     speculated: int = 0
     mtp_layers: int = 0
+    draft: Draft | None = None
 
     @property
-    def uncounted_draft(self) -> str:
-        """The method whose draft takes memory that is not counted; empty where none does (MTP is counted, n-grams)."""
-        return "" if self.mtp_layers or self.speculative.startswith(("ngram", "suffix")) else self.speculative
+    def proposing_layers(self) -> int:
+        """Layers that propose tokens and have a KV cache, after those of the last stage."""
+        return self.draft.layers if self.draft else self.mtp_layers
 
     @property
     def captured(self) -> int:
@@ -110,7 +113,9 @@ class Settings:
         return replace(self, tensor=tensor, expert_ranks=tensor * self.data if spread else 1)
 
 
-def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Settings:
+def settings_of(
+    spec: Spec, role: Role, facts: ModelFacts, memory: Figure, draft: Mapping[str, Any] | None = None
+) -> Settings:
     """Resolve the settings of a role.
 
     Args:
@@ -118,6 +123,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         role: P or D.
         facts: The model, for the defaults that depend on it.
         memory: Bytes of the device; vLLM's defaults for batches depend on it.
+        draft: config.json of the draft of speculative decoding, if it is known.
     """
     own = spec.of(role)
     engine, parallel = spec.engine, own.parallelism
@@ -133,6 +139,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     environment, arguments = _environment(spec, role), _arguments(spec, role)
     lora, tiers = spec.model.lora, own.kv_tiers
     options = options_of(arguments)
+    method, apart = options.speculative, _proposes_apart(spec, options)
     seqs = seqs_set or min(seqs, tokens)
     return Settings(
         cpu=cpu,
@@ -162,10 +169,24 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         encodes=options.encodes,
         redundant_experts=options.redundant_experts,
         graphs=(0, 0) if cpu else options.graphs(seqs, tokens, facts),
-        speculative=options.speculative,
         speculated=options.speculated,
-        mtp_layers=options.mtp_layers,
+        mtp_layers=facts.mtp_layers if method == MTP and not apart else 0,
+        draft=draft_of(method, draft, facts, options.speculated) if apart else None,
     )
+
+
+def draft_model(spec: Spec, role: Role) -> str:
+    """Folder or repository of the draft of speculative decoding; empty without one of its own."""
+    options = options_of(_arguments(spec, role))
+    return options.draft_model if _proposes_apart(spec, options) else ""
+
+
+def _proposes_apart(spec: Spec, options: Options) -> bool:
+    """Whether a model of its own proposes tokens; layers of MTP are mostly in the model's own files."""
+    if options.speculative == MTP:
+        source = spec.model.source
+        return options.draft_model not in {"", source.path, source.hub.repository if source.hub else ""}
+    return bool(options.speculative) and options.speculative not in WITHOUT
 
 
 def even_partition(layers: int, stages: int) -> tuple[int, ...]:

@@ -45,6 +45,12 @@ SIZE_IN_MEMORY = _ways(f"{_STATED} ({_LOG})", "--model-config with a config.json
 STATED_SIZE = f"In the resource: {_STATED} ({_LOG}).{_NO_OPTION}"
 """For weights whose files do not help either."""
 
+DRAFT = _ways(
+    "put the members of its config.json into spec.model.architecture.draftConfig, beside architecture.config",
+    "--draft-config, or --online for a draft on the model's hub",
+)
+"""For a draft without config.json."""
+
 LENGTH = _ways("set spec.model.maxModelLength", "--model-config or --model-dir where config.json has the length")
 """For the longest request."""
 

@@ -81,14 +81,79 @@ def allocated_bytes(folder: Path, config: Config, *, tensor: int = 1, part: str 
     return sum(parameter.numel() * parameter.element_size() for parameter in named)
 
 
+@dataclass(frozen=True)
+class Drafted:
+    """What one rank holds of a draft: elements of each parameter by name, and the draft's part of the KV cache."""
+
+    parameters: dict[str, int]
+    kv_elements: int
+
+
+def drafted(folder: Path, config: Config, draft: Config | None, method: str, *, tensor: int = 1) -> Drafted:
+    """Make the class of a draft that vLLM chooses; without a config of its own it is in the model's files (MTP)."""
+    vllm_config, made = _drafted(folder, config, draft, method, tensor)
+    layers: Any = vllm_config.compilation_config.static_forward_context.values()
+    return Drafted(
+        {name: parameter.numel() for name, parameter in made.named_parameters()},
+        sum(_kv_elements(layer) for layer in layers if hasattr(layer, "num_kv_heads")),
+    )
+
+
+def kept_with_draft(folder: Path, config: Config, draft: Config, method: str) -> Kept:
+    """How vLLM on CPU divides the KV cache of a model and its draft."""
+    model, _ = _made(folder, config)
+    with_draft, _ = _drafted(folder, config, draft, method, 1)
+    with_draft.cache_config = (
+        model.cache_config
+    )  # vLLM sets the blocks of states for the first configuration of a model
+    layers = with_draft.compilation_config.static_forward_context
+    layers.update(model.compilation_config.static_forward_context | layers)
+    return _divided(with_draft)
+
+
+def _drafted(folder: Path, config: Config, draft: Config | None, method: str, tensor: int) -> tuple[Any, Any]:
+    """The configuration and the draft."""
+    from vllm.config import VllmConfig, set_current_vllm_config  # noqa: PLC0415 - only where vLLM is installed
+    from vllm.config.speculative import SpeculativeConfig  # noqa: PLC0415
+    from vllm.distributed import parallel_state  # noqa: PLC0415
+    from vllm.model_executor.model_loader.utils import initialize_model  # noqa: PLC0415
+
+    target, own = folder / "target", folder / "draft"
+    target.mkdir()
+    own.mkdir()
+    named: dict[str, Any] = {}
+    if draft is not None:
+        (own / "config.json").write_text(json.dumps(draft))
+        named["model"] = str(own)
+    model_config = _made(target, config)[0].model_config
+    ranks = parallel_state.get_tp_group()
+    ranks.world_size = 1
+    with _planned_processor():
+        speculative = SpeculativeConfig(
+            method=method, num_speculative_tokens=1, target_model_config=model_config,
+            target_parallel_config=VllmConfig().parallel_config, **named,
+        )  # fmt: skip
+        vllm_config = VllmConfig(model_config=model_config, speculative_config=speculative)
+        if method == "draft_model":  # as DraftModelProposer does
+            vllm_config = VllmConfig(model_config=speculative.draft_model_config)
+    ranks.world_size = tensor
+    with set_current_vllm_config(vllm_config):
+        return vllm_config, initialize_model(vllm_config, model_config=speculative.draft_model_config)
+
+
 def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
     """How vLLM on CPU divides the KV cache of a class that it chooses for a config.json."""
+    vllm_config, _ = _made(folder, config, tensor)
+    vllm_config.parallel_config.tensor_parallel_size = tensor
+    return _divided(vllm_config)
+
+
+def _divided(vllm_config: Any) -> Kept:
+    """How vLLM divides the KV cache of the layers that were made with a configuration."""
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: PLC0415
     from vllm.platforms import current_platform  # noqa: PLC0415
 
     planning = _kv_cache_planning()
-    vllm_config, _ = _made(folder, config, tensor)
-    vllm_config.parallel_config.tensor_parallel_size = tensor
     current_platform.update_block_size_for_backend(vllm_config)
     vllm_config.cache_config.kv_cache_layout = "LBHNC"
     layers: Any = vllm_config.compilation_config.static_forward_context

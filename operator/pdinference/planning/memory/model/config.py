@@ -36,7 +36,7 @@ STRETCHED = ("rope_scaling", "rope_parameters")
 """Members that indicate more tokens than max_position_embeddings."""
 PRESENCE_KEYS = frozenset({*RECURRENT_STATE, *OTHER_CACHES, *MORE, *STRETCHED})
 """Members that count only by their presence."""
-NESTED = ("text_config", "llm_config")
+NESTED = ("text_config", "llm_config", "language_config")
 """Members with the config of the language model, if the model has several parts."""
 QUANTIZATION = "quantization_config"
 
@@ -121,6 +121,8 @@ class LanguageModel(StrictModel):
     no_rope_layer_interval: Layers = None
     num_dense_layers: Layers = None
     num_kv_shared_layers: Layers = None
+    num_nextn_predict_layers: Layers = None
+    mtp_num_hidden_layers: Layers = None
     index_topk_freq: Layers = None
     index_skip_topk_offset: Layers = None
 
@@ -149,6 +151,7 @@ class LanguageModel(StrictModel):
     sliding_window: Size = None
     attention_chunk_size: Size = None
     spatial_merge_size: Size = None
+    downsample_ratio: Annotated[float, Field(ge=1 / 64, le=1)] | None = None
     hidden_size_per_layer_input: Size = None
     vocab_size_per_layer_input: Size = None
 

@@ -25,7 +25,7 @@ from pdinference.planning.memory.model.experts import experts_of
 from pdinference.planning.memory.model.mixers import Mixers, mixers_of
 from pdinference.planning.memory.model.quantization import Quantization, quantization_of
 from pdinference.planning.memory.model.shape import MLA, Indexer, ModelFacts, PerLayerInput
-from pdinference.planning.memory.model.towers import VISION, tower_of
+from pdinference.planning.memory.model.towers import towers_of
 from pdinference.planning.memory.model.windows import WINDOW, windows_of
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -38,6 +38,8 @@ _DTYPES = ("dtype", "torch_dtype")
 _ATTENTION_ALONE = "minimax_m2"
 """Its attn_type_list, which other MiniMax models have for linear attention, has attention in every layer."""
 _MERGE = "spatial_merge_size"
+_MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
+"""Members with the layers that propose tokens. Of MiMo-V2, vLLM has one (vllm/model_executor/models/mimo_v2_mtp.py)."""
 
 
 def model_facts(config: Config) -> ModelFacts:
@@ -119,6 +121,7 @@ def model_facts(config: Config) -> ModelFacts:
         state_dtype=values.get("mamba_ssm_dtype") or values.get("mamba_ssm_cache_dtype") or traits.state_dtype,
         feed_forward=mixers.feed_forward,
         per_layer_input=_per_layer_input(traits, text),
+        mtp_layers=(not traits.window_heads and text.optional(*_MTP)) or 1,
         max_length=_max_length(text),
         stretched=any(each.get(key) for each in (config, part) for key in STRETCHED),
         dtype=next((each[key] for each in (values, whole.values) for key in _DTYPES if each.get(key)), None),
@@ -127,9 +130,7 @@ def model_facts(config: Config) -> ModelFacts:
         moe=experts_of(traits, text, layers, mixers.experts),
         quantization=quantization,
         has_more=more,
-        tower=tower_of(whole.values.get("model_type") or "", config.get(VISION), hidden, whole.optional(_MERGE))
-        if more == (VISION,)
-        else None,
+        tower=towers_of(whole.values.get("model_type") or "", config, hidden, _merge(whole)),
         recurrent=recurrent,
         other_state=(recurrent and mixers.state is None)
         or (not (traits.indexed or traits.window_heads) and any(part.get(key) for key in OTHER_CACHES))
@@ -140,6 +141,12 @@ def model_facts(config: Config) -> ModelFacts:
         and values.get("word_embed_proj_dim", hidden) == hidden,
         unfit=_unfit(config, text, quantization),
     )
+
+
+def _merge(whole: Checked) -> int | None:
+    """Patches of each side of an image that become one, as the whole config.json says it."""
+    ratio = whole.values.get("downsample_ratio")
+    return whole.optional(_MERGE) or (round(1 / ratio) if ratio else None)
 
 
 def _layers(text: Checked) -> int:

@@ -7,7 +7,7 @@ from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.model.quantization import Quantization
 from pdinference.planning.memory.model.state import State
-from pdinference.planning.memory.model.towers import Tower
+from pdinference.planning.memory.model.tower import Tower
 
 _LONGEST_NOTE = 600
 
@@ -116,12 +116,13 @@ class ModelFacts:
         state_dtype: Type of what their recurrence accumulates; empty: the model's.
         feed_forward: Indexes of the layers with a feed-forward part.
         has_more: Parts besides the language model, such as a vision tower.
-        tower: Elements of the vision tower; None where they are not known, or there is none.
+        tower: Elements of its towers; None where they are not known, or there is none.
         recurrent: Whether layers keep a state instead of a KV cache (Mamba, linear attention).
         other_state: Whether layers keep something that is not computed here.
         stretched: Whether the model may take more tokens than max_length.
         dtype: The type that the checkpoint names, for example `bfloat16`.
         unfit: Problems of members of config.json. With a problem, all numbers of the plan are unknown.
+        mtp_layers: Layers that vLLM adds to propose tokens (MTP), if it is asked to.
     """
 
     model_type: str
@@ -178,6 +179,7 @@ class ModelFacts:
     other_state: bool
     tensors_known: bool
     unfit: tuple[str, ...] = ()
+    mtp_layers: int = 1
 
     @property
     def architecture_known(self) -> bool:
@@ -199,6 +201,13 @@ class ModelFacts:
     def state_layers(self) -> int:
         """Layers that keep a state; some models have it beside attention (Falcon-H1)."""
         return len(self.state.layers) if self.state else 0
+
+    @property
+    def mtp_attention(self) -> int:
+        """The layer that those of MTP attend like: the last one with a KV cache of its own; MiMo-V2's have a window."""
+        own = sorted(layer for layer in self.attention if layer < self.own_kv)
+        windowed = [layer for layer in own if self.windows[layer] is not None]
+        return next(reversed(windowed if self.value_dim and windowed else own), 0)
 
     def query_heads(self, layer: int) -> int:
         """Attention heads of a layer."""

@@ -10,8 +10,10 @@ from pdinference.planning.memory.expert_padding import NO_PADDING
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
 from pdinference.planning.memory.model.quantization import NO_CONFIG, Quantization
 from pdinference.planning.memory.model.shape import ModelFacts
+from pdinference.planning.memory.model.usual_towers import TOO_SMALL
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
+from pdinference.planning.memory.weights.drafts import draft_tensors
 from pdinference.planning.memory.weights.linear import Tensor
 from pdinference.planning.memory.weights.rotary import rotary_bytes
 from pdinference.planning.memory.weights.stored import loaded_bytes
@@ -35,10 +37,23 @@ def weights(facts: ModelFacts, settings: Settings, stage: int, known: KnownWeigh
     if facts.unfit:
         return unknown(facts.unfit_note)
     problem = _why_not_counted(facts, settings)
-    if not problem:
-        return _from_architecture(facts, settings, stage, known)
-    total = _uncounted(facts, settings, known, problem)
-    return _shared_evenly(total, problem, facts, settings, stage)
+    if problem:
+        held = _shared_evenly(_uncounted(facts, settings, known, problem), problem, facts, settings, stage)
+    else:
+        held = _from_architecture(facts, settings, stage, known)
+    return _with_draft(held, settings) if settings.draft and stage == settings.stages - 1 else held
+
+
+def _with_draft(held: Figure, settings: Settings) -> Figure:
+    """The same with the draft of speculative decoding, which has its own files."""
+    draft = settings.draft
+    if held.value is None or draft is None or draft.uncounted:
+        return held
+    tensors = list(draft_tensors(draft, settings))
+    size = sum(tensor.size for tensor in tensors)
+    if not settings.cpu:
+        size += allocator_rounding(tensors) + (rotary_bytes(draft.facts, settings) if draft.facts else 0)
+    return computed(int(held.value) + size, f"{held.note} {size / MIB:,.0f} MiB of it the draft ({draft.method}).")
 
 
 def _uncounted(facts: ModelFacts, settings: Settings, known: KnownWeights | None, problem: str) -> Figure:
@@ -114,7 +129,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     if total is not None:
         whole = replace(
             settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, expert_padding=NO_PADDING,
-            redundant_experts=0, encodes=True, mtp_layers=0,
+            redundant_experts=0, encodes=True, mtp_layers=0, draft=None,
         )  # fmt: skip
         size *= total / _bytes(facts, whole)
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
@@ -126,7 +141,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     if rounding:
         parts.append(f"{rounding / MIB:.0f} MiB of it rounding by PyTorch's allocator")
     if tower := sum(tensor.size for tensor in tensors if tensor.kind == "vision"):
-        parts.append(f"{tower / MIB:.0f} MiB of it a vision tower")
+        parts.append(f"{tower / MIB:.0f} MiB of it {_towers(facts)}")
     if rotary >= 64 * MIB:
         parts.append(f"{rotary / MIB:.0f} MiB of it positions (rotary)")
     if settings.redundant_experts:
@@ -138,6 +153,17 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     compared = f" {known.note}." if isinstance(known, StoredFiles) else ""
     note = f"{', '.join(parts)}.{compared}{_version_note(facts)}"
     return computed(max(0, round(size) + rounding + rotary + slots - settings.offload), note)
+
+
+def _towers(facts: ModelFacts) -> str:
+    """What the towers of a model are, and whether they are estimated."""
+    kinds = " and ".join(name.removesuffix("_config") for name in facts.has_more)
+    article = "an" if kinds.startswith("a") else "a"
+    named = f"{article} {kinds} tower" if len(facts.has_more) == 1 else f"{kinds} towers"
+    if facts.tower is None or not facts.tower.estimated:
+        return named
+    members = ", ".join(facts.has_more)
+    return f"{named}, estimated from {members} (the lower end has {TOO_SMALL:.0%} more)"
 
 
 def _corrected(facts: ModelFacts, settings: Settings, known: KnownWeights | None) -> tuple[int | None, str]:

@@ -16,6 +16,14 @@ from pdinference.planning.memory.weights.modules import all_modules
 from pdinference.planning.memory.weights.state_layers import state_layer
 
 _MOST_KINDS = 100
+_SHARED_PROJECTION = frozenset(
+    {"exaone4_5", "exaone_moe", "nemotron_h", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
+)
+"""Types whose ranks share the projection of MTP."""
+_DENSE_MTP = frozenset({"ernie4_5_moe", "mimo_v2", "mimo_v2_flash"})
+"""Types with experts whose layer of MTP has none."""
+_WITHOUT_LAST_NORM = frozenset({"ernie4_5_moe"})
+"""Types whose layer of MTP has no norm at its end."""
 _VOCAB_PADDING = 64  # DEFAULT_VOCAB_PADDING_SIZE in vllm/model_executor/layers/vocab_parallel_embedding.py
 
 
@@ -35,14 +43,12 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
     """
     first, last = stage == 0, stage == settings.stages - 1
     everywhere = facts.on_all_stages
-    table = _table(facts.vocab, settings) * facts.hidden
+    table = table_rows(facts.vocab, settings) * facts.hidden
     if first or "embedding" in everywhere:
         yield from _inputs(facts, settings)
     if first or "embedding" in everywhere or (last and facts.tied_embeddings):
         yield plain(settings, "embedding", table)
-    for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
-        for tensor in _layer(facts, settings, layer):
-            yield replace(tensor, count=count * tensor.count)
+    yield from layer_tensors(facts, settings, stage_layers(settings, stage))
     if last:
         yield from _proposing(facts, settings)
     if last or "norm" in everywhere:
@@ -53,6 +59,13 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
         yield plain(settings, "vision", facts.tower.elements(settings.tensor))
 
 
+def layer_tensors(facts: ModelFacts, settings: Settings, layers: range) -> Iterator[Tensor]:
+    """The tensors of some layers on one rank."""
+    for layer, count in _alike(facts, settings.quantization, layers):
+        for tensor in _layer(facts, settings, layer):
+            yield replace(tensor, count=count * tensor.count)
+
+
 def _head(facts: ModelFacts, settings: Settings, table: int) -> Iterator[Tensor]:
     if not facts.tied_embeddings:
         yield plain(settings, "head", table)
@@ -61,19 +74,29 @@ def _head(facts: ModelFacts, settings: Settings, table: int) -> Iterator[Tensor]
 
 
 def _proposing(facts: ModelFacts, settings: Settings) -> Iterator[Tensor]:
-    """Layers of MTP: like the last one that attends, with a projection of two hidden states and norms of them.
+    """Layers of MTP: like one of the model, with a projection of two hidden states and norms of them.
 
-    Embedding and head are those of the model. Source: vllm/model_executor/models/{qwen3_5,deepseek,glm4_moe}_mtp.py.
+    Embedding and head are those of the model. Source: vllm/model_executor/models/*_mtp.py.
     """
     if not settings.mtp_layers:
         return
-    for tensor in _layer(facts, settings, max(facts.attention, default=0)):
-        yield replace(tensor, count=settings.mtp_layers * tensor.count)
-    yield plain(settings, "mtp", settings.mtp_layers * 2 * facts.hidden * facts.hidden)
-    yield plain(settings, "mtp", 3 * settings.mtp_layers * facts.norm_elements)
+    like = replace(facts, moe=None) if facts.model_type in _DENSE_MTP else facts
+    for layer in _like_mtp(facts):
+        for tensor in _layer(like, settings, layer):
+            yield replace(tensor, count=settings.mtp_layers * tensor.count)
+    ranks = settings.tensor if facts.model_type in _SHARED_PROJECTION else 1
+    yield plain(settings, "mtp", settings.mtp_layers * 2 * facts.hidden * facts.hidden // ranks)
+    norms = 2 if facts.model_type in _WITHOUT_LAST_NORM else 3
+    yield plain(settings, "mtp", norms * settings.mtp_layers * facts.norm_elements)
 
 
-def _table(vocab: int, settings: Settings) -> int:
+def _like_mtp(facts: ModelFacts) -> tuple[int, ...]:
+    """The layers of the model that one of MTP is like; where a layer has one part alone, one of each part."""
+    attends = facts.mtp_attention
+    return (attends,) if attends in facts.feed_forward else (attends, *sorted(facts.feed_forward)[-1:])
+
+
+def table_rows(vocab: int, settings: Settings) -> int:
     """Rows of an embedding on one rank."""
     return ceil_div(vocab, _VOCAB_PADDING) * _VOCAB_PADDING // settings.tensor
 
@@ -86,7 +109,7 @@ def _inputs(facts: ModelFacts, settings: Settings) -> Iterator[Tensor]:
         yield plain(settings, "norm", facts.norm_elements)
     if (own := facts.per_layer_input) is not None:
         width = own.width * facts.layers
-        yield plain(settings, "embedding", _table(own.vocab, settings) * width)
+        yield plain(settings, "embedding", table_rows(own.vocab, settings) * width)
         yield plain(settings, "embedding", width // settings.tensor * facts.hidden)
         yield plain(settings, "norm", own.width)
 
