@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.controllers import owned
 from tests.loadmetrics.hostile import READABLE, UNREADABLE, Answering, answer, at_limits, dense, metrics, pods, saying
 
 KINDS: dict[str, Answering] = {
@@ -133,7 +134,8 @@ def _fill(cache: Any, namespace: str, count: int, address: str) -> None:
     status = {"phase": "Running", "podIP": address, "conditions": [{"type": "Ready", "status": "True"}]}
     for number in range(count):
         labels = names.role_selector("llama", Role.DECODE, "rev")
-        cache.observe(POD, {"metadata": metadata(f"d-{number}", labels=labels), "status": status}, deleted=False)
+        pod = owned(metadata(f"d-{number}", labels=labels))
+        cache.observe(POD, {"metadata": pod, "status": status}, deleted=False)
 
 
 class _Watch(threading.Thread):

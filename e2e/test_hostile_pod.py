@@ -53,7 +53,7 @@ def hostile(serving: Serving) -> Iterator[Kubectl]:
 
 
 def pod(number: int, image: str, revision: str, kinds: list[str]) -> dict[str, Any]:
-    """A pod that the operator takes for a D pod: it finds pods by their labels."""
+    """A ReplicaSet with a pod that the operator takes for a D pod: its name is that of one of D's ReplicaSets."""
     container = {
         "name": names.ENGINE_CONTAINER,
         "image": image,
@@ -62,7 +62,9 @@ def pod(number: int, image: str, revision: str, kinds: list[str]) -> dict[str, A
         "ports": [{"name": names.ENGINE_PORT_NAME, "containerPort": ENGINE_PORT}],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    labels = {**names.role_selector(NAME, Role.DECODE, revision), names.LABEL_MANAGED_BY: names.FIELD_MANAGER}
+    own = {"pod-template-hash": f"hostile{number}"}
+    role = names.role_selector(NAME, Role.DECODE, revision)
+    labels = {**role, names.LABEL_MANAGED_BY: names.FIELD_MANAGER, **own}
     spec = {
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -70,10 +72,14 @@ def pod(number: int, image: str, revision: str, kinds: list[str]) -> dict[str, A
         "containers": [container],
     }
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"hostile-{number}", "labels": labels},
-        "spec": spec,
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": f"{names.decode_workload(NAME, revision)}-hostile{number}"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": own},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
     }
 
 

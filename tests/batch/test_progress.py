@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,6 +14,7 @@ from pdinference.cluster.kinds import POD, Owner
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.planning.batch import Progress
 from pdinference.runner.progress import Progress as RunnerProgress
+from tests.controllers import owned
 
 NIGHTLY = Owner("ns", "nightly", names.BATCH_KIND)
 
@@ -78,11 +80,9 @@ async def test_counts_of_running_batches_are_read_beside_the_reconciles() -> Non
 
 
 def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "Running", version: int = 1) -> None:
-    metadata = {"name": pod, "namespace": "ns", "uid": pod, "resourceVersion": str(version)}
-    body = {
-        "metadata": {**metadata, "labels": {names.LABEL_BATCH: batch}},
-        "status": {"phase": phase, "podIP": address},
-    }
+    metadata: dict[str, Any] = {"name": pod, "namespace": "ns", "uid": pod, "resourceVersion": str(version)}
+    metadata = owned({**metadata, "labels": {names.LABEL_BATCH: batch}})
+    body = {"metadata": metadata, "status": {"phase": phase, "podIP": address}}
     cache.observe(POD, body, deleted=False)
 
 

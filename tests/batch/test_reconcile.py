@@ -24,6 +24,7 @@ from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.batch import Progress
 from tests.cluster.fake_api import FakeApi
+from tests.controllers import owned
 
 Json = dict[str, Any]
 OWNER = Owner("models", "nightly", names.BATCH_KIND)
@@ -107,7 +108,7 @@ class World:
         containers = [{"name": "runner", "state": ended if phase in {"Succeeded", "Failed"} else {"running": {}}}]
         status = {"phase": phase, "podIP": "10.0.0.9", "containerStatuses": containers}
         metadata["creationTimestamp"] = created
-        self._put(POD.path("models", name), {"metadata": metadata, "status": status})
+        self._put(POD.path("models", name), {"metadata": owned(metadata), "status": status})
 
     def remove(self, path: str) -> None:
         del self.api.objects[path]

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from pdinference.api import names
 from pdinference.cli import main
 from tests.cli.terminal import on_terminal
+from tests.controllers import owned
 from tests.http_server import served
 
 Json = dict[str, Any]
@@ -31,7 +32,14 @@ def pod(role: str, name: str, revision: str = "r1", **status: Any) -> Json:
     labels = {names.LABEL_NAME: "llama", names.LABEL_ROLE: role, names.LABEL_REVISION: revision}
     metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels}
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], **status}
-    return {"metadata": metadata, "spec": {"containers": []}, "status": ready}
+    return {"metadata": owned(metadata), "spec": {"containers": []}, "status": ready}
+
+
+def stranger(role: str, name: str) -> Json:
+    """A ready pod with the labels of a role, which no workload has."""
+    found = pod(role, name)
+    del found["metadata"]["ownerReferences"]
+    return found
 
 
 class ServedCluster:

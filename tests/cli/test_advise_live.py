@@ -5,9 +5,12 @@ from typing import Any
 import click
 import pytest
 
+from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.cli.advise.load import readings
 from pdinference.cluster.client import Json
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
+from tests.controllers import owned
 
 METRICS = b"""# TYPE pdinference_router_requests_total counter
 pdinference_router_requests_total{path="/v1/completions",outcome="answered"} 40
@@ -24,7 +27,9 @@ class Cluster:
     async def get(self, path: str, **query: str) -> Json:
         assert path == "/api/v1/namespaces/models/pods"
         assert query["labelSelector"] == "pdinference.io/name=llama,pdinference.io/role=router"
-        return {"items": [{"metadata": {"name": pod}} for pod in self._pods]}
+        labels = names.role_selector("llama", Role.ROUTER, "r1")
+        stranger = {"metadata": {"name": "stranger", "labels": labels}}
+        return {"items": [{"metadata": owned({"name": pod, "labels": labels})} for pod in self._pods] + [stranger]}
 
     async def page(self, path: str, *, most: int, **_: Any) -> bytes:
         assert most == LONGEST_BODY

@@ -13,7 +13,7 @@ from pdinference.cli.logs.reading import LogReader
 from pdinference.cli.logs.sources import Source, sources
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
-from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource
+from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource, stranger
 
 P, D, ROUTER = ("parameter", "decode", "router")
 
@@ -25,6 +25,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ServedCluster]:
     for name, container in (("d-0", "vllm"), ("d-1", "vllm"), ("p-0", "vllm"), ("router-0", "router")):
         cluster.logs[name, container] = [f"{name} starts\n".encode(), b"ready"]
     cluster.logs["old-0", "vllm"] = [b"old\n"]
+    for role, container in ((P, "vllm"), (D, "vllm"), (ROUTER, "router")):
+        cluster.pods.append(stranger(role, f"stranger-{role}"))
+        cluster.logs[f"stranger-{role}", container] = [b"not of this resource\n"]
     async with cluster.running(tmp_path):
         yield cluster
 

@@ -22,6 +22,7 @@ from pdinference.cluster.kinds import POD, RESOURCE, SCALER, Kind
 from tests.cli.kubeconfig import KUBECONFIG
 from tests.cluster.fake_api import FakeApi
 from tests.conftest import Golden
+from tests.controllers import owned
 from tests.inference import sleeping
 from tests.inference.budgeted import BUDGET
 from tests.inference.scaled import recommend, serving
@@ -184,7 +185,7 @@ def test_names_of_nodes_and_pods_hold_no_control_characters() -> None:
     metadata = {"name": "d", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
     waiting = {"reason": "ErrImagePull", "message": "\x1b[2Jgone"}
     status = {"containerStatuses": [{"name": "vllm", "image": "i", "state": {"waiting": waiting}}]}
-    pod = {"metadata": metadata, "spec": {"nodeName": "\x1b[31mred"}, "status": status}
+    pod = {"metadata": owned(metadata), "spec": {"nodeName": "\x1b[31mred"}, "status": status}
     text = drawn(overview({"metadata": {"name": "llama", "namespace": "ns"}}, [pod]))
     assert "\x1b" not in text
     assert "gone" in text

@@ -17,7 +17,7 @@ from pdinference.cli.top import command
 from pdinference.cli.top.text import curve, table, view
 from pdinference.cli.top.usage import EngineUse, Tiers, engine_use
 from pdinference.cluster.client import ApiServer, load_configuration
-from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource
+from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource, stranger
 from tests.conftest import REPOSITORY
 from tests.http_server import served as http_served
 
@@ -58,6 +58,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     cluster, engine = ServedCluster(), Engine()
     cluster.resources[0]["status"]["plan"] = {"decode": PLAN}
     cluster.pods = [pod("decode", "d-0"), pod("parameter", "p-0"), pod("router", "r-0")]
+    cluster.pods += [stranger("decode", "s-0"), stranger("parameter", "s-1")]
     async with http_served([web.get("/metrics", engine.metrics)]) as cluster.pod_port, cluster.running(tmp_path):
         yield Served(cluster, engine)
 

@@ -4,10 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.cluster.cache import Cache, record_of
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD, RESOURCE, ChildKey
 from pdinference.cluster.state.records import child_record
 from tests.cluster.objects import OWNER, Json, live, manifest
+from tests.controllers import owned
 
 SERVICE = CHILD_BY_NAME["Service"]
 KEY = ChildKey("Service", "ns", "llama")
@@ -16,13 +18,15 @@ DELETED = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 
 def pod(version: int, *, ready: str = "True") -> Json:
     return {
-        "metadata": {
-            "name": "p-0",
-            "namespace": "ns",
-            "uid": "pod-1",
-            "resourceVersion": str(version),
-            "labels": {names.LABEL_NAME: "llama", names.LABEL_ROLE: "decode", names.LABEL_REVISION: "r1"},
-        },
+        "metadata": owned(
+            {
+                "name": "p-0",
+                "namespace": "ns",
+                "uid": "pod-1",
+                "resourceVersion": str(version),
+                "labels": names.role_selector("llama", Role.DECODE, "r1"),
+            }
+        ),
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
     }
 
@@ -140,6 +144,20 @@ def test_a_pod_without_a_role_is_not_ours() -> None:
     del body["metadata"]["labels"][names.LABEL_ROLE]
     assert record_of(POD, body) is None
     assert Cache().observe(POD, body, deleted=False) == set()
+
+
+def test_a_pod_that_its_workload_gave_up_is_not_ours_until_it_is_taken_back() -> None:
+    cache, released = Cache(), pod(2)
+    del released["metadata"]["ownerReferences"]
+    cache.observe(POD, pod(1), deleted=False)
+    assert cache.observe(POD, released, deleted=False) == {OWNER}
+    assert cache.pods_of(OWNER) == ()
+    assert cache.observe(POD, pod(1), deleted=False) == set(), "a late event"
+    assert cache.pods_of(OWNER) == ()
+    assert cache.observe(POD, pod(3), deleted=False) == {OWNER}
+    assert [found.name for found in cache.pods_of(OWNER)] == ["p-0"]
+    assert cache.observe(POD, {**released, "metadata": {**released["metadata"], "resourceVersion": "4"}}, deleted=True)
+    assert cache.pods_of(OWNER) == ()
 
 
 def test_an_edit_in_the_response_to_a_status_write_is_noticed() -> None:

@@ -8,12 +8,13 @@ from pdinference.api import names
 from pdinference.api.v1alpha1.conditions import NO_MODEL
 from pdinference.cluster.state.pods import pod_record
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary
+from tests.controllers import owned
 
 
 def summary(**status: Any) -> PodSummary:
     labels = {names.LABEL_NAME: "x", names.LABEL_ROLE: "parameter", names.LABEL_REVISION: "r"}
     metadata = {"name": "p-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
-    record = pod_record({"metadata": metadata, "status": status})
+    record = pod_record({"metadata": owned(metadata), "status": status})
     assert record is not None
     return record.summary
 
@@ -144,14 +145,14 @@ def test_the_log_of_a_container_that_was_killed_from_outside_is_not_quoted(code:
 def test_a_pod_of_a_further_node_belongs_to_p() -> None:
     labels = {names.LABEL_NAME: "x", names.LABEL_REVISION: "r", **names.node_labels(1)}
     metadata = {"name": "x-node1-r-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
-    record = pod_record({"metadata": metadata})
+    record = pod_record({"metadata": owned(metadata)})
     assert record is not None
     assert (record.summary.role, record.summary.node_rank) == (names.Role.PARAMETER, 1)
 
 
 def test_a_pod_of_a_further_node_without_its_rank_is_not_ours() -> None:
-    metadata = {"name": "x", "namespace": "ns", "labels": {names.LABEL_ROLE: names.FURTHER_NODE}}
-    assert pod_record({"metadata": metadata}) is None
+    metadata = {"name": "x", "namespace": "ns", "labels": {names.LABEL_NAME: "x", names.LABEL_ROLE: names.FURTHER_NODE}}
+    assert pod_record({"metadata": owned(metadata)}) is None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def shared(*states: dict[str, Any], **ports: dict[str, int]) -> PodSummary:
         for name, of in ports.items()
     ]
     record = pod_record(
-        {"metadata": metadata, "spec": {"containers": containers}, "status": {"containerStatuses": states}}
+        {"metadata": owned(metadata), "spec": {"containers": containers}, "status": {"containerStatuses": states}}
     )
     assert record is not None
     return record.summary

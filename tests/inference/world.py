@@ -26,6 +26,7 @@ from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.transfer import TransferFacts
 from tests.cluster.fake_api import FakeApi
+from tests.controllers import pod_of
 
 Json = dict[str, Any]
 OWNER = Owner("ns", "llama")
@@ -158,7 +159,9 @@ class World:
         name = f"{body['metadata']['name']}-{labels[names.LABEL_REVISION]}-0"
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         spec = body["spec"]["template"]["spec"]
-        pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}
+        made = pod_of(body)["metadata"]
+        metadata = {"name": name, "namespace": "ns", "labels": made["labels"]}
+        pod = {"metadata": {**metadata, "ownerReferences": made["ownerReferences"]}, "spec": spec}
         containers = [{"name": container["name"], "ready": ready} for container in spec["containers"]]
         status = {"phase": "Running", "conditions": conditions, "containerStatuses": containers}
         self.api.put(POD.path("ns", name), {**pod, "status": status})

@@ -12,7 +12,7 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.cluster.kinds import POD, RESOURCE
 from pdinference.loadmetrics.scraping.window import FRESH_S
-from tests.integration import aggregated
+from tests.integration import adoption, aggregated
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Load
@@ -27,6 +27,8 @@ KINDS = {
     **READABLE,
     **{kind: answering for kind, (_, answering) in UNREADABLE.items()},
 }
+_REVISION = "rev"
+_LABELS = names.role_selector("llama", Role.DECODE, _REVISION)
 _NETWORK = f"127.{80 + os.getpid() % 170}.254"
 
 
@@ -41,6 +43,7 @@ async def hostile_tenant(world: World) -> AsyncIterator[str]:
     addresses = {kind: f"{_NETWORK}.{number}" for number, kind in enumerate(KINDS, start=2)}
     played = [*addresses.values(), *[addresses["tarpit"]] * TARPITS]
     await asyncio.gather(*(_pod(world, namespace, number, address) for number, address in enumerate(played)))
+    await adoption.replica_set(world.api, namespace, f"llama-decode-{_REVISION}", _LABELS, pods=len(played))
     async with AsyncExitStack() as servers:
         for kind, answering in KINDS.items():
             await servers.enter_async_context(pods(answering, addresses[kind], port=ENGINE_PORT))
@@ -48,8 +51,8 @@ async def hostile_tenant(world: World) -> AsyncIterator[str]:
 
 
 async def _pod(world: World, namespace: str, number: int, address: str) -> None:
-    """As the Deployment's controller and a kubelet would make it."""
-    labels = {**names.role_selector("llama", Role.DECODE, "rev"), names.LABEL_MANAGED_BY: names.FIELD_MANAGER}
+    """As the Deployment's controller and a kubelet would make it; its ReplicaSet will adopt it."""
+    labels = {**_LABELS, names.LABEL_MANAGED_BY: names.FIELD_MANAGER, adoption.HASH: "test"}
     name = f"hostile-{number}"
     metadata = {"name": name, "labels": labels}
     spec = {"containers": [{"name": names.ENGINE_CONTAINER, "image": "x"}], "schedulerName": "none"}

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import aiohttp
 import pytest
 
 from pdinference.api import names
-from pdinference.api.names import Role
-from pdinference.cluster.kinds import POD
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cluster.kinds import POD, STATEFUL_SET, Kind
+from tests.integration import adoption
 from tests.integration.proxy import Proxy
 from tests.integration.world import World
 from tests.ports import free_port
@@ -92,8 +95,16 @@ class Pods:
         self._stack = stack
         self.engines: dict[str, Engine] = {}
 
-    async def add(self, name: str, role: Role, *, ready: bool = True, revision: str = REVISION) -> None:
-        """A pod. Its finalizer holds it while it is being deleted, as a kubelet does."""
+    async def add(self, name: str, role: Role, *, ready: bool = True, revision: str = REVISION, **more: Any) -> None:
+        """A pod, which no workload has yet. Its finalizer holds it while it is being deleted, as a kubelet does.
+
+        Args:
+            name: Its name.
+            role: Its role.
+            ready: Whether it is ready.
+            revision: Its revision.
+            more: Further metadata.
+        """
         engine = Engine(name, role)
         await engine.start()
         self._stack.push_async_callback(engine.stop)
@@ -104,10 +115,14 @@ class Pods:
             "kind": "Pod",
             "metadata": {
                 "name": name,
-                "labels": names.role_selector("llama", role, revision),
+                "labels": {**names.role_selector("llama", role, revision), adoption.HASH: "test"},
                 "finalizers": ["tests.pdinference.io/kubelet"],
+                **more,
             },
-            "spec": {"containers": [{"name": names.ENGINE_CONTAINER, "image": "vllm", "ports": [port]}]},
+            "spec": {
+                "schedulerName": "none",
+                "containers": [{"name": names.ENGINE_CONTAINER, "image": "vllm", "ports": [port]}],
+            },
         }
         await self._world.api.create(POD.path(self._world.namespace), body)
         await self.set_ready(name, ready=ready)
@@ -118,9 +133,32 @@ class Pods:
         status: dict[str, Any] = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [condition]}
         await self._world.api.merge(f"{POD.path(self._world.namespace, name)}/status", {"status": status})
 
+    async def adopted(self, role: Role, *, pods: int = 1, revision: str = REVISION) -> None:
+        """Create the workload that these pods of a role get as their owner."""
+        labels = names.role_selector("llama", role, revision)
+        name = f"llama-{role}-{revision}"
+        adopting = adoption.stateful_set if role is Role.PARAMETER else adoption.replica_set
+        await adopting(self._world.api, self._world.namespace, name, labels, pods=pods)
+
     async def delete(self, name: str) -> None:
         """Begin to delete it."""
         await self._world.delete(POD, name)
+
+    async def _metadata(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._world.api.get(POD.path(self._world.namespace, name)))["metadata"]
+        return found
+
+    async def uid(self, name: str) -> str:
+        """Its uid."""
+        return str((await self._metadata(name))["uid"])
+
+    async def is_ending(self, name: str) -> bool:
+        """Whether it is being deleted."""
+        return "deletionTimestamp" in await self._metadata(name)
+
+    async def has_no_controller(self, name: str) -> bool:
+        """Whether no workload has it."""
+        return not adoption.controller({"metadata": await self._metadata(name)})
 
     async def let_go(self) -> None:
         """End all."""
@@ -133,10 +171,13 @@ class Pods:
 async def pods(world: World) -> AsyncIterator[Pods]:
     async with AsyncExitStack() as stack:
         found = Pods(world, stack)
-        await found.add("p", Role.PARAMETER)
+        await found.add(f"llama-parameter-{REVISION}-0", Role.PARAMETER)
         await found.add("d1", Role.DECODE)
         await found.add("d2", Role.DECODE, ready=False)
         await found.add("other", Role.DECODE, revision="xyz")
+        await found.adopted(Role.PARAMETER)
+        await found.adopted(Role.DECODE, pods=2)
+        await found.adopted(Role.DECODE, revision="xyz")
         yield found
         await found.let_go()
 
@@ -165,3 +206,46 @@ async def test_without_the_api_server_requests_are_answered(world: World, pods: 
                 assert await front.ask() == "d1"
             proxy.open()
             await front.goes_to("d1", "d2")
+
+
+async def test_a_pod_with_the_labels_alone_gets_no_requests(world: World, pods: Pods, tmp_path: Path) -> None:
+    async with router(world, world.cluster.kubeconfig, tmp_path / "router.log") as front:
+        await until(front.ready, "the router is ready")
+        for role in ENGINE_ROLES:
+            labels = names.role_selector("llama", role, REVISION)
+            await pods.add(f"stranger-{role}", role, labels=labels)
+        await pods.set_ready("d2")  # the router sees it after them
+        await front.goes_to("d1", "d2")
+        assert not any(pods.engines[f"stranger-{role}"].raw for role in ENGINE_ROLES)
+
+
+async def forged(world: World, kind: Kind, name: str, **changes: Any) -> dict[str, Any]:
+    """A reference to a workload as a stranger writes it."""
+    uid = (await world.api.get(kind.path(world.namespace, name)))["metadata"]["uid"]
+    return {"apiVersion": "apps/v1", "kind": kind.name, "name": name, "uid": uid, "controller": True, **changes}
+
+
+async def test_kubernetes_ends_pods_with_forged_owners(world: World, pods: Pods) -> None:
+    """What docs/security.md says of them."""
+    decode, parameter = f"llama-decode-{REVISION}-test", f"llama-parameter-{REVISION}"
+    path = adoption.REPLICA_SET.path(world.namespace, decode)
+
+    async def both_ready() -> bool:
+        return bool((await world.api.get(path))["status"].get("readyReplicas") == 2)
+
+    await pods.set_ready("d2")
+    await until(both_ready, "the ReplicaSet knows that its pods are ready")  # it deletes those first that are not
+    wrong = await forged(world, adoption.REPLICA_SET, decode, uid=str(uuid.uuid4()))
+    own = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": await pods.uid("other")}
+    surplus = await forged(world, adoption.REPLICA_SET, decode)
+    misnamed = await forged(world, STATEFUL_SET, parameter)
+    await pods.add("wrong-uid", Role.DECODE, ready=False, ownerReferences=[wrong])
+    await pods.add("two-owners", Role.DECODE, ready=False, ownerReferences=[wrong, own], labels={})
+    await pods.add("surplus", Role.DECODE, ready=False, ownerReferences=[surplus])
+    await pods.add("misnamed", Role.PARAMETER, ownerReferences=[misnamed])
+    for name in ("wrong-uid", "surplus"):
+        await until(partial(pods.is_ending, name), f"{name} is deleted")
+    for name in ("two-owners", "misnamed"):
+        await until(partial(pods.has_no_controller, name), f"{name} has lost its owner")
+    for name in ("d1", "d2"):
+        assert not await pods.is_ending(name)

@@ -18,6 +18,7 @@ from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.scraping.window import TimedReading
 from pdinference.planning.scaling.signals import METRICS, Signal
+from tests.controllers import owned
 from tests.loadmetrics.autoscaled import Autoscaled
 from tests.loadmetrics.readings import lengths, told
 
@@ -51,15 +52,9 @@ class Pods(Autoscaled):
         metadata = {**self.metadata(name), "namespace": namespace, "generation": 1}
         body = {"metadata": metadata, "spec": {"model": {"source": {"path": "/m"}}, **spec}}
         self.cache.observe(RESOURCE, body, deleted=False)
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": name, "uid": f"uid-{name}"}
         for role in roles:
             labels = names.role_selector(name, role, "rev")
-            pod = {
-                **self.metadata(f"{name}-{role}"),
-                "namespace": namespace,
-                "labels": labels,
-                "ownerReferences": [owner],
-            }
+            pod = owned({**self.metadata(f"{name}-{role}"), "namespace": namespace, "labels": labels})
             status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
             self.cache.observe(POD, {"metadata": pod, "spec": {"containers": []}, "status": status}, deleted=False)
             window = self.scraper._windows[namespace, f"{name}-{role}", ""]

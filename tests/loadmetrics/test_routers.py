@@ -23,6 +23,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
 from pdinference.loadmetrics.routers import RouterMonitor
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from tests.controllers import owned
 from tests.http_server import served
 
 OWNER = Owner("ns", "llama")
@@ -63,7 +64,7 @@ class Routers:
         self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False, ready: bool = False
     ) -> None:
         labels = names.role_selector("llama", Role.ROUTER, "rev")
-        metadata = {**self._metadata(name), "labels": labels}
+        metadata = owned({**self._metadata(name), "labels": labels})
         if terminating:
             metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
         status: dict[str, Any] = {"phase": "Running", "podIP": address}

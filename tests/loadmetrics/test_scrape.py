@@ -18,6 +18,7 @@ from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.signals import measure
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
+from tests.controllers import owned
 from tests.http_server import served
 from tests.loadmetrics.autoscaled import OWNER, Autoscaled
 
@@ -64,7 +65,7 @@ class Pods(Autoscaled):
             "conditions": [{"type": "Ready", "status": str(ready)}],
             "containerStatuses": [{"name": "vllm", "restartCount": restarts, "started": started}],
         }
-        metadata = {**self.metadata(name), "labels": labels, **({"uid": uid} if uid else {})}
+        metadata = owned({**self.metadata(name), "labels": labels, **({"uid": uid} if uid else {})})
         body = {"metadata": metadata, "status": status}
         self.cache.observe(POD, body, deleted=False)
 
@@ -78,7 +79,7 @@ class Pods(Autoscaled):
             "containerStatuses": [{"name": "vllm", "ready": ready, "restartCount": 0}],
         }
         body = {
-            "metadata": {**self.metadata(name), "labels": names.role_selector("llama", Role.DECODE, revision)},
+            "metadata": owned({**self.metadata(name), "labels": names.role_selector("llama", Role.DECODE, revision)}),
             "spec": {"containers": [{"name": "vllm", "ports": ports}]},
             "status": status,
         }

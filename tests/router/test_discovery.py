@@ -5,17 +5,23 @@ from typing import Any
 import pytest
 
 from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.router.discovery import Discovery, WatchEndedError
 from pdinference.router.pods import Observed, Pod, Pods
+from tests.controllers import owned
 from tests.router.engines import D, P
 
 
 def body(
-    *containers: tuple[str, dict[str, int]], uid: str = "u1", ip: str = "10.0.0.1", ready: tuple[str, ...] = ()
+    *containers: tuple[str, dict[str, int]],
+    uid: str = "u1",
+    ip: str = "10.0.0.1",
+    ready: tuple[str, ...] = (),
+    role: Role = D,
 ) -> dict[str, Any]:
-    """A pod of D: its containers with their ports by name, and the containers that are ready."""
+    """A pod: its containers with their ports by name, and the containers that are ready."""
     return {
-        "metadata": {"uid": uid, "name": f"x-{uid}", "labels": {names.LABEL_ROLE: "decode"}},
+        "metadata": owned({"uid": uid, "name": f"x-{uid}", "labels": names.role_selector("x", role, "r1")}),
         "spec": {
             "containers": [
                 {"name": name, "ports": [{"name": port, "containerPort": number} for port, number in ports.items()]}
@@ -109,15 +115,48 @@ def test_a_strangers_pod_is_bounded_and_harms_no_other(pods: Pods, discovery: Di
 
 
 def test_router_pods_of_the_revision_are_counted_and_get_no_requests(pods: Pods, discovery: Discovery) -> None:
-    routers = [body(("router", {"http": 8080}), uid=f"r{number}", ready=("router",)) for number in range(2)]
+    routers = [
+        body(("router", {"http": 8080}), uid=f"r{number}", ready=("router",), role=Role.ROUTER) for number in range(2)
+    ]
     assert pods.routers == 1, "itself, before the API server has said so"
     for router in routers:
-        router["metadata"]["labels"][names.LABEL_ROLE] = "router"
         discovery.take("ADDED", router)
     discovery.take("MODIFIED", routers[0])
     assert (pods.routers, list(pods)) == (2, [])
     discovery.take("DELETED", routers[0])
     assert pods.routers == 1
+
+
+def strangers() -> dict[str, dict[str, Any]]:
+    """Pods with the labels of the revision, each of another stranger."""
+    found = {one: body(("vllm", {"http": 8000}), uid=one, ready=("vllm",)) for one in ("bare", "other", "not-theirs")}
+    del found["bare"]["metadata"]["ownerReferences"]
+    (reference,) = found["other"]["metadata"]["ownerReferences"]
+    reference["name"] = "x-decode-r2-6d5f7c9b8"
+    (reference,) = found["not-theirs"]["metadata"]["ownerReferences"]
+    reference["controller"] = False
+    return found
+
+
+@pytest.mark.parametrize("role", names.SERVING_ROLES)
+def test_a_pod_that_poses_as_one_of_the_revision_is_no_pod_of_it(pods: Pods, discovery: Discovery, role: Role) -> None:
+    for stranger in strangers().values():
+        stranger["metadata"]["labels"][names.LABEL_ROLE] = role
+        discovery.take("ADDED", stranger)
+        discovery.take("MODIFIED", stranger)
+    assert (list(pods), pods.routers) == ([], 1)
+
+
+@pytest.mark.parametrize("role", names.SERVING_ROLES)
+def test_a_pod_counts_while_its_workload_has_it(pods: Pods, discovery: Discovery, role: Role) -> None:
+    """A workload gives a pod up if its labels are edited, or if it is deleted without its pods; a new one adopts it."""
+    discovery.take("ADDED", body(("router", {}), uid="r1", role=Role.ROUTER))
+    found = body(("vllm", {"http": 8000}), ready=("vllm",), role=role)
+    references = found["metadata"].pop("ownerReferences")
+    for owned_by, count in ((references, 1), ([], 0), (references, 1)):
+        found["metadata"]["ownerReferences"] = owned_by
+        discovery.take("MODIFIED", found)
+        assert len(list(pods)) + pods.routers - 1 == count
 
 
 def test_an_error_ends_the_watch(discovery: Discovery) -> None:

@@ -182,12 +182,11 @@ class Cache:
         return _owners(old, record) if self.history.put(record.key, record) else set()
 
     def _observe_pod(self, body: Json, *, deleted: bool) -> set[Owner]:
-        record = pod_record(body)
-        if record is None:
-            return set()
-        key: Key = (record.namespace, record.name)
-        if deleted:
-            return _owners(self.pods.remove(key, record.uid, record.version))
+        metadata = body["metadata"]
+        key: Key = (metadata["namespace"], metadata["name"])
+        record = None if deleted else pod_record(body)
+        if record is None:  # a workload may also have given it up
+            return _owners(self.pods.remove(key, metadata["uid"], version_of(metadata["resourceVersion"])))
         old = self.pods.get(key)
         if not self.pods.put(key, record):
             return set()

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pdinference.api import names
 from pdinference.api.engines import engines_of
 from pdinference.api.names import SERVING_ROLES, Role
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import POD
 from pdinference.router.pods import Observed, Pods
@@ -79,18 +80,23 @@ class Discovery:
             return
         uid = body["metadata"]["uid"]
         if kind == "DELETED":
-            self._seen.pop(uid, None)
-            self._routers.discard(uid)
+            self._forget(uid)
         else:
             self._note(body)
         self._observe()
 
     def _note(self, body: Mapping[str, Any]) -> None:
         uid = body["metadata"]["uid"]
-        if body["metadata"]["labels"][names.LABEL_ROLE] == Role.ROUTER:
+        if not is_of_workload(body):
+            self._forget(uid)  # its workload may have given it up
+        elif body["metadata"]["labels"][names.LABEL_ROLE] == Role.ROUTER:
             self._routers.add(uid)
         else:
             self._seen[uid] = observed(body)
+
+    def _forget(self, uid: str) -> None:
+        self._seen.pop(uid, None)
+        self._routers.discard(uid)
 
     def _observe(self) -> None:
         self._pods.routers = max(1, len(self._routers))

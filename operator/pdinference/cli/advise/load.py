@@ -130,12 +130,13 @@ async def readings(api: "PodReader", namespace: str, name: str) -> "dict[str, Ro
     """What each router pod has counted, through the API server's proxy."""
     from pdinference.advise.workload.live import read_router  # noqa: PLC0415
     from pdinference.api.names import LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, Role  # noqa: PLC0415
+    from pdinference.api.pod_owner import is_of_workload  # noqa: PLC0415
     from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY  # noqa: PLC0415
 
     pods = f"/api/v1/namespaces/{namespace}/pods"
     selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={Role.ROUTER}"
     found = await api.get(pods, labelSelector=selector, fieldSelector="status.phase=Running", limit=str(_MOST_PODS))
-    names = [pod["metadata"]["name"] for pod in found["items"]]
+    names = [pod["metadata"]["name"] for pod in found["items"] if is_of_workload(pod)]
     if not names:
         raise click.ClickException(f"{namespace}/{name} has no running router pod, so its load cannot be measured.")
     return {

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from pdinference.api import names
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.logs.sources import Source
 from pdinference.cli.watching import looks
 from pdinference.cluster.client import ApiServer, Json
@@ -44,7 +45,7 @@ class LogReader:
         """The pods of the resource."""
         path, selector = POD.path(self._namespace), f"{names.LABEL_NAME}={name}"
         found: list[Json] = (await self._api.get(path, labelSelector=selector)).get("items") or []
-        return found
+        return [pod for pod in found if is_of_workload(pod)]
 
     async def print(self, found: Sequence[Source]) -> None:
         """Print the logs one after the other."""

@@ -8,6 +8,7 @@ import aiohttp
 from pdinference.api import names
 from pdinference.api.engines import PodEngine, engines_of
 from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.requests.forward import Forward
 from pdinference.cli.stored_status import stored_status
 from pdinference.cli.top.usage import EngineUse, engine_use
@@ -52,7 +53,7 @@ class _UnansweredError(Exception):
 
 def _has_engines(pod: Json) -> bool:
     """Whether vLLM's API listens in a pod: on worker nodes of P it does not."""
-    return (pod["metadata"].get("labels") or {}).get(names.LABEL_ROLE) in set(map(str, ENGINE_ROLES))
+    return is_of_workload(pod) and pod["metadata"]["labels"].get(names.LABEL_ROLE) in set(map(str, ENGINE_ROLES))
 
 
 async def _page(api: ApiServer, namespace: str, pod: str, engine: PodEngine) -> bytes:

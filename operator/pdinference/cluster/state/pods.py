@@ -6,6 +6,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.engines import engines_of, runs_engines
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.devices import gpus_of
@@ -23,13 +24,13 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def pod_record(body: Json) -> PodRecord | None:
-    """Record of a pod; None if it has no role and runs no batch, so that it belongs to no resource."""
+    """Record of a pod; None if it is not of the workload that its labels name, so that it belongs to no resource."""
+    if not is_of_workload(body):
+        return None
     metadata = body["metadata"]
-    labels = metadata.get("labels") or {}
+    labels = metadata["labels"]
     batch = labels.get(names.LABEL_BATCH)
     node, name = names.node_of(labels), labels.get(names.LABEL_NAME)
-    if batch is None and node is None:
-        return None
     role, node_rank = (None, 0) if batch is not None or node is None else node
     owner = _owner(metadata["namespace"], batch, name)
     status = body.get("status") or {}
