@@ -173,7 +173,7 @@ _METRICS: dict[str, Any] = {
     **{f"resource-{name}": _of_pods(name, **_TEN) for name in (*_RESOURCES, "")},
     "resource-both": _of_pods(type="Utilization", averageUtilization=50, averageValue="1"),
     "resource-value": _of_pods(type="Value", value="1"),
-    **{f"container-resource-{name}": _in_container(name, "vllm") for name in (*_RESOURCES, "")},
+    **{f"container-resource-{name}": _in_container(name, "vllm") for name in (*_RESOURCES, *_KEYS, "")},
     **{f"container-{name}": _in_container("cpu", name) for name in (*_NAMES, "")},
     "pods": {"type": "Pods", "pods": {"metric": {"name": "a"}, "target": _TEN}},
     "pods-value": {"type": "Pods", "pods": {"metric": {"name": "a"}, "target": {"type": "Value", "value": "1"}}},

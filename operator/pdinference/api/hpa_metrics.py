@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from pdinference.api.container_resources import is_of_containers
 from pdinference.api.quantities import quantity
-from pdinference.api.v1alpha1.base import ApiModel, Rule, quantity_as_text
+from pdinference.api.v1alpha1.base import ApiModel, QualifiedName, Rule, quantity_as_text
 
 Text = Annotated[str, Field(max_length=317)]
 Percent = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -56,8 +56,12 @@ def _one_slash(value: str) -> str:
     return value
 
 
+_LONGEST_DOMAIN: Final = 253
+
+
 def _of_containers(value: str) -> str:
-    if not is_of_containers(value):
+    quota = f"requests.{value.partition('/')[0]}"  # the name that quotas have for a device
+    if not is_of_containers(value) or value.startswith("requests.") or len(quota) > _LONGEST_DOMAIN:
         raise ValueError("Write cpu, memory, or another resource of containers.")
     return value
 
@@ -115,7 +119,7 @@ class Resource(ApiModel):
 class ContainerResource(ApiModel):
     """CPU or memory of one container of the pods."""
 
-    name: Annotated[Text, AfterValidator(_of_containers)]
+    name: Annotated[QualifiedName, AfterValidator(_of_containers)]
     container: Annotated[str, AfterValidator(_container)]
     target: Target
 
