@@ -87,6 +87,7 @@ async def _of_client(body: bytes) -> None:
         call = read_call("/v1/completions", body, "application/json", CIMultiDict(), found=found)
         call, _ = timed(call.with_request_id("r"))
         call.for_prefill({"do_remote_decode": True}, {})
+        await asyncio.sleep(0)  # P answers in between
         call.for_decode({"do_remote_prefill": True})
     except (MalformedError, NotJsonError):
         pass
