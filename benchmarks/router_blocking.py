@@ -105,6 +105,7 @@ async def _of_prefill(body: bytes) -> None:
 async def _longest(work: _Work, body: bytes) -> float:
     """Seconds of the longest stretch."""
     loop, longest, began = asyncio.get_running_loop(), 0.0, time.thread_time()
+    handle: asyncio.Handle | None = None
 
     def turn() -> None:
         nonlocal longest, began, handle
@@ -112,11 +113,12 @@ async def _longest(work: _Work, body: bytes) -> float:
         began = time.thread_time()
         handle = loop.call_soon(turn)
 
-    handle = loop.call_soon(turn)
+    turn()
     await asyncio.sleep(0)
     await work(body)
     longest = max(longest, time.thread_time() - began)
-    handle.cancel()
+    if handle is not None:
+        handle.cancel()
     return longest
 
 
