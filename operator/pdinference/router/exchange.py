@@ -288,9 +288,10 @@ async def transfer_params(answer: Whole) -> TransferParams | None:
     """
     try:
         await check_values(answer.body)
-        found = decoded(answer.body, _OfPrefill).kv_transfer_params
+        read: _OfPrefill = decoded(answer.body, _OfPrefill)
     except NotJsonError:
         raise PodFailure("malformed_answer") from None
+    found = read.kv_transfer_params
     if len(memoryview(found)) > _LONGEST_PARAMS:
         raise PodFailure("malformed_answer")
     try:
