@@ -2,10 +2,12 @@
 
 import contextlib
 import http.client
+import os
 import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,8 +51,12 @@ class Launched:
 
     def __init__(self, ports: dict[str, int], *arguments: str) -> None:
         self._ports = ports
+        self._mark = str(uuid.uuid4())
         self.process = subprocess.Popen(
-            [sys.executable, "-I", host_engines.__file__, *arguments], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-I", host_engines.__file__, *arguments],
+            env={**os.environ, "LAUNCHED": self._mark},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.lines: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -58,6 +64,30 @@ class Launched:
     def _read(self) -> None:
         assert self.process.stderr is not None
         self.lines.extend(line.strip() for line in self.process.stderr)
+
+    def processes(self) -> list[int]:
+        """The launcher and all processes that it has started, whatever their parent and session are now."""
+        return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if self._started(entry)]
+
+    def _started(self, process: Path) -> bool:
+        try:
+            return f"LAUNCHED={self._mark}".encode() in (process / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended, or belongs to another user
+            return False
+
+    def end(self) -> None:
+        """Kill what runs. A launcher that has ended must have ended all of it before."""
+        if self.process.poll() is None:
+            wait_until(self._killed, lambda: f"processes {self.processes()} end")
+        left = self.processes()
+        self.process.wait(LONG_S)
+        assert left == [], f"still running: {left}"
+
+    def _killed(self) -> bool:
+        for pid in (found := self.processes()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
 
     def says(self, text: str, times: int = 1) -> None:
         """Wait until it has written a text this often."""
@@ -114,10 +144,9 @@ def launch() -> Iterator[Launch]:
         return started[-1]
 
     yield start
-    for each in started:
-        with contextlib.suppress(ProcessLookupError):
-            each.process.kill()
-        each.process.wait()
+    with contextlib.ExitStack() as ending:  # each one, even if another one has left processes
+        for each in started:
+            ending.callback(each.end)
 
 
 def test_it_is_started_when_all_engines_have_been_up_each_with_its_own_devices(launch: Launch) -> None:

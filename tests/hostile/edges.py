@@ -120,6 +120,110 @@ EDGES: dict[str, Json] = {
     **{f"variable-{name}": _spec(engine={"env": {name: "x"}}) for name in ("_", "a", "A.b", "1A", "a-b", "x" * 128)},
 }  # fmt: skip
 
+_TEN = {"type": "AverageValue", "averageValue": "10"}
+_PACE = {"type": "Pods", "value": 1, "periodSeconds": 60}
+
+
+def _external(name: Any = "queue", target: Any = _TEN, **more: Any) -> Json:
+    return {"type": "External", "external": {"metric": {"name": name, **more}, "target": target}}
+
+
+def _of_pods(name: Any = "cpu", **target: Any) -> Json:
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
+def _in_container(name: Any, container: Any) -> Json:
+    of = {"name": name, "container": container, "target": {"type": "Utilization", "averageUtilization": 50}}
+    return {"type": "ContainerResource", "containerResource": of}
+
+
+def _object(target: Json = _TEN, **described: Any) -> Json:
+    of = {"apiVersion": "v1", "kind": "Service", "name": "a", **described}
+    return {"type": "Object", "object": {"describedObject": of, "metric": {"name": "queue"}, "target": target}}
+
+
+_METRICS: dict[str, Any] = {
+    **{f"name-{name}": _external(name) for name in (*_NAMES, "a%b", "", "A:b", "é")},
+    **{f"amount-{amount!r}": _external(target={"type": "Value", "value": amount}) for amount in (*_AMOUNTS, 1, 0, -1, 1.5, "100n", True)},
+    **{f"average-{amount!r}": _external(target={"type": "AverageValue", "averageValue": amount}) for amount in (*_AMOUNTS, 5)},
+    **{f"type-{type_}": {**_external(), "type": type_} for type_ in ("", "external", "Pods", "Resource", "Other", None, 1)},
+    **{f"target-type-{type_}": _external(target={"type": type_, "value": "1"}) for type_ in ("", "Value", "AverageValue", "Utilization", "value", None)},
+    "empty": {},
+    "no-type": {"external": _external()["external"]},
+    "type-alone": {"type": "External"},
+    "of-two": {**_external(), **_of_pods(type="Utilization", averageUtilization=50)},
+    "of-null": {**_external(), "resource": None, "pods": None},
+    "unknown-member": {**_external(), "a": 1},
+    "unknown-inside": _external(namespace="a"),
+    "no-metric": {"type": "External", "external": {"target": _TEN}},
+    "no-target": {"type": "External", "external": {"metric": {"name": "a"}}},
+    "no-amount": _external(target={"type": "Value"}),
+    "two-amounts": _external(target={"type": "Value", "value": "1", "averageValue": "1"}),
+    "utilization-of-external": _external(target={"type": "Utilization", "averageUtilization": 5}),
+    "null-amount": _external(target={**_TEN, "value": None}),
+    "labels": _external(selector={"matchLabels": {"a.b/c": "d", "e": "", "f g": "h i"}}),
+    "labels-null": _external(selector=None),
+    "label-number": _external(selector={"matchLabels": {"a": 1}}),
+    **{
+        f"expression-{operator}-{values}": _external(selector={"matchExpressions": [{"key": "a", "operator": operator, "values": values}]})
+        for operator in ("In", "Exists", "Gt", "")
+        for values in ([], ["a"], None)
+    },
+    **{f"utilization-{value!r}": _of_pods(type="Utilization", averageUtilization=value) for value in (0, 1, 100, -1, 2**31 - 1, 2**31, "50", 50.0, 1.5)},
+    **{f"resource-{name}": _of_pods(name, **_TEN) for name in (*_RESOURCES, "")},
+    "resource-both": _of_pods(type="Utilization", averageUtilization=50, averageValue="1"),
+    "resource-value": _of_pods(type="Value", value="1"),
+    **{f"container-resource-{name}": _in_container(name, "vllm") for name in (*_RESOURCES, *_KEYS, "")},
+    **{f"container-{name}": _in_container("cpu", name) for name in (*_NAMES, "")},
+    "pods": {"type": "Pods", "pods": {"metric": {"name": "a"}, "target": _TEN}},
+    "pods-value": {"type": "Pods", "pods": {"metric": {"name": "a"}, "target": {"type": "Value", "value": "1"}}},
+    "object": _object(),
+    "object-both": _object({"type": "Value", "value": "1", "averageValue": "1"}),
+    "object-utilization": _object({"type": "Utilization", "averageUtilization": 1}),
+    **{f"object-kind-{kind}": _object(kind=kind) for kind in ("", "a/b", "A", "..", "a%")},
+    **{f"object-name-{name}": _object(name=name) for name in ("", "a/b", "A", "..", "a%")},
+    **{f"object-version-{version}": _object(apiVersion=version) for version in ("", "v1", "apps/v1", "a/b/c", "/", "x y", None)},
+}  # fmt: skip
+
+
+def _up(**members: Any) -> Json:
+    return {"scaleUp": {"policies": [_PACE], **members}}
+
+
+_BEHAVIORS: dict[str, Any] = {
+    "empty": {},
+    "both": {**_up(), "scaleDown": {"selectPolicy": "Disabled"}},
+    "null": {"scaleUp": None},
+    "empty-rules": {"scaleDown": {}},
+    "unknown": {"scaleSideways": {}},
+    "unknown-inside": _up(stabilisationWindowSeconds=1),
+    "list": {"scaleUp": []},
+    **{f"window-{seconds!r}": _up(stabilizationWindowSeconds=seconds) for seconds in (0, 3600, 3601, -1, "60", 1.5, 60.0, None)},
+    **{f"select-{policy}": _up(selectPolicy=policy) for policy in ("Max", "Min", "Disabled", "max", "", None)},
+    **{f"tolerance-{amount}": _up(tolerance=amount) for amount in (*_AMOUNTS, 0, 0.05, -1)},
+    "no-policies": _up(policies=[]),
+    "null-policies": _up(policies=None),
+    **{
+        f"{member}-{value!r}": _up(policies=[{**_PACE, member: value}])
+        for member, values in (("type", ("Pods", "Percent", "pods", "", None)), ("value", (0, 1, -1, 2**31, "1", 1.5, None)),
+                               ("periodSeconds", (0, 1, 1800, 1801, -1, None)), ("other", (1,)))
+        for value in values
+    },
+    "policy-without-value": _up(policies=[{"type": "Pods", "periodSeconds": 1}]),
+    "many-policies": _up(policies=[_PACE] * 32),
+}  # fmt: skip
+
+
+def edges_of_autoscalers() -> dict[str, Json]:
+    """Specs with a metric or a behavior on D."""
+    metrics = {f"metric-{name}": {"metrics": [metric]} for name, metric in _METRICS.items()}
+    behaviors = {f"behavior-{name}": {"behavior": behavior} for name, behavior in _BEHAVIORS.items()}
+    return {
+        name: _spec(decode={"autoscaling": {"maxReplicas": 3, **members}})
+        for name, members in (metrics | behaviors).items()
+    }
+
+
 _CONTAINER = {"name": "s", "image": "s:1"}
 
 

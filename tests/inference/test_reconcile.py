@@ -6,8 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from pdinference.api import names
+from pdinference.api.validation import validated
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import SERVICE_ACCOUNT
+from pdinference.manifests import RenderSettings, render
 from tests.inference.world import CR, OWNER, ROUTER, Json, World
 
 
@@ -288,3 +290,26 @@ async def test_a_status_of_another_version_keeps_what_serves(world: World) -> No
     world.restart()
     await world.reconcile()
     assert world.status["servingRevision"] == serving
+
+
+async def test_a_selector_that_does_not_compile_is_named_and_what_runs_keeps_running(world: World) -> None:
+    """Only the API server can compile CEL."""
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    before = world.revisions()
+    devices = {"deviceClassName": "gpu.example.com", "selectors": ["device.attributes["]}
+    world.edit(decode={"accelerator": {"devices": devices}})
+    claims = [
+        f"/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates/{child['metadata']['name']}"
+        for child in render(validated(world.api.objects[CR]), RenderSettings()).objects
+        if child["kind"] == "ResourceClaimTemplate"
+    ]
+    message = "spec.spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: Syntax error"
+    world.api.fail("apply", claims[0], *[ApiError(422, "Invalid", message)] * 5)
+    for _ in range(3):
+        await world.reconcile()
+    assert message in world.condition("Progressing")["message"]
+    assert claims[0].rpartition("/")[2] in world.condition("Progressing")["message"]
+    assert world.revisions() == before, "no pods without their claim, and none that served is gone"
+    assert world.condition("Ready")["status"] == "True"

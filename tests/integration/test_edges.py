@@ -12,13 +12,13 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
-from tests.hostile.edges import EDGES, edges_of_overlays
+from tests.hostile.edges import EDGES, edges_of_autoscalers, edges_of_overlays
 from tests.integration.world import World
 
 Json = dict[str, Any]
 SETTINGS = RenderSettings(policy=allowing("/srv", capabilities=["NET_BIND_SERVICE", "IPC_LOCK"], volumeTypes=["nfs"]))
 _AT_ONCE = 8
-_KINDS = {"Deployment", "StatefulSet", "Service", "NetworkPolicy", "ResourceClaimTemplate"}
+_KINDS = {"Deployment", "StatefulSet", "Service", "NetworkPolicy", "ResourceClaimTemplate", "HorizontalPodAutoscaler"}
 """Kinds with text of users. Of the others, tests/integration/test_properties.py sends all."""
 
 
@@ -56,6 +56,8 @@ async def _found(world: World, specs: dict[str, Json]) -> dict[str, str]:
     return said
 
 
-@pytest.mark.parametrize("specs", [EDGES, edges_of_overlays()], ids=["fields", "overlays"])
+@pytest.mark.parametrize(
+    "specs", [EDGES, edges_of_overlays(), edges_of_autoscalers()], ids=["fields", "overlays", "autoscalers"]
+)
 async def test_what_the_checks_accept_the_api_server_accepts(world: World, specs: dict[str, Json]) -> None:
     assert await _found(world, specs) == {}

@@ -37,3 +37,31 @@ async def test_a_full_queue_has_room_for_a_client_that_asks_little() -> None:
     assert turns.put("b", "b1", group="api-server") is not None
     assert turns.put("c", "c1", group="api-server") == "c1", "each has its half"
     assert sorted([await turns.get() for _ in range(4)])[:2] == ["a1", "b1"]
+
+
+async def test_a_group_with_little_work_does_not_wait_for_the_much_of_many_others() -> None:
+    turns: FairQueue[str] = FairQueue(most=100, most_of_one=4, work=len)
+    for number in range(40):
+        for _ in range(2):
+            assert turns.put("n", "x" * 30_000, group=f"hostile-{number}") is None
+    for item in ("small-1", "small-2"):
+        assert turns.put("n", item, group="honest") is None
+    assert [await turns.get() for _ in range(2)] == ["small-1", "small-2"]
+
+
+async def test_much_work_of_a_group_is_done_among_the_little_of_others() -> None:
+    turns: FairQueue[str] = FairQueue(most=1000, most_of_one=1000, work=len)
+    assert turns.put("n", "x" * 50, group="large") is None
+    for number in range(200):
+        assert turns.put("n", f"{number:05}", group=f"small-{number % 2}") is None
+    taken = [await turns.get() for _ in range(201)]
+    assert 10 <= taken.index("x" * 50) <= 25, "two other groups each have done as much"
+
+
+async def test_a_full_queue_has_room_for_little_work_beside_many_groups_with_much() -> None:
+    turns: FairQueue[str] = FairQueue(most=64, most_of_one=4, work=len)
+    for number in range(64):
+        assert turns.put("n", "x" * 1000, group=f"hostile-{number}") is None
+    assert turns.put("n", "x" * 1000, group="hostile-64") == "x" * 1000, "it has as much as each other one"
+    assert turns.put("n", "small", group="honest") == "x" * 1000
+    assert await turns.get() == "small"

@@ -37,6 +37,10 @@ def external(name: str, labels: dict[str, str], target: dict[str, Any] | None = 
     return {"type": "External", "external": {"metric": selected, "target": target or use("Value", value="1")}}
 
 
+def resource_metric(name: str, target: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": name, "target": target}}
+
+
 def scalers_in(rendered: Rendered) -> dict[Role, Manifest]:
     """What scales each role."""
     found = [o for o in rendered.objects if o["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}]
@@ -83,7 +87,7 @@ def test_the_adapter_is_asked_for_the_gauges_by_their_own_labels(resource: Make)
 
 
 @pytest.mark.parametrize("metric", [{"type": "External"}, {"external": {"metric": 1}}, {"external": {"metric": {}}}])
-def test_the_api_server_judges_metrics_for_the_adapter(resource: Make, metric: Any) -> None:
+def test_what_the_adapter_does_not_know_is_not_changed(resource: Make, metric: Any) -> None:
     hpa = scaled(resource, "PrometheusAdapter", metrics=[metric])[Role.DECODE]
     assert hpa["spec"]["metrics"] == [metric]
 
@@ -134,7 +138,11 @@ class TestTriggersOfKeda:
             ({"type": ["External"]}, "type", "External"),
             ({"type": "External", "external": "all"}, "external", "object"),
             ({"type": "External", "external": {}}, "external.metric", "required"),
-            ({"type": "Resource", "resource": {"name": "disk"}}, "resource.name", "cpu"),
+            (resource_metric("disk", use("AverageValue", averageValue="1")), "resource.name", "cpu"),
+            (resource_metric("cpu", use("Value", averageValue="1")), "resource.target.type", "AverageValue"),
+            (resource_metric("cpu", use("Utilization", averageValue="1")), "resource.target", "averageUtilization"),
+            (external("a", {}, use("Utilization", value="1")), "external.target.type", "AverageValue"),
+            (external("a", {}, use("Value", averageValue="1")), "external.target", "value"),
             (
                 {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
                 "resource.target",

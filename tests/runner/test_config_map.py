@@ -134,3 +134,48 @@ async def test_a_configmap_that_was_deleted_ends_it(api: Api) -> None:
     del api.objects[PATH]
     with pytest.raises(UnfitOutputError, match="was deleted"):
         await store.append([output(1)])
+
+
+async def test_strikes_are_known_to_the_next_runner(api: Api) -> None:
+    first = await opened(api)
+    await first.append([output(1)])
+    for custom_id in ("ü\u2028\n", "b", "b"):
+        await first.strike(custom_id)
+    second = await opened(api)
+    assert second.done.strikes == {"ü\u2028\n": 1, "b": 2}
+    assert (second.done.completed, api.ids()) == (1, ["request-1"])
+
+
+async def test_a_strike_whose_answer_was_lost_counts_once(api: Api) -> None:
+    store = await opened(api)
+    api.lost = 1
+    await store.strike("a")
+    await store.append([output(1)])
+    assert (await opened(api)).done.strikes == {"a": 1}
+    assert api.ids() == ["request-1"]
+
+
+async def test_a_strike_of_a_second_runner_ends_it(api: Api) -> None:
+    first, second = await opened(api), await opened(api)
+    await first.strike("a")
+    with pytest.raises(OutputAwayError, match="Another client"):
+        await second.strike("b")
+    assert (await opened(api)).done.strikes == {"a": 1}
+
+
+async def test_a_strike_that_does_not_fit_is_left_out_and_no_response_is_lost(api: Api) -> None:
+    store = await opened(api)
+    await store.append([output(1, "x" * (MOST_BYTES - 300))])
+    before = dict(api.data)
+    await store.strike("a" * 200)
+    assert api.data == before
+    await store.strike("b")
+    assert (await opened(api)).done.strikes == {"b": 1}
+    assert sum(len(text.encode()) for text in api.data.values()) <= MOST_BYTES
+
+
+async def test_a_line_of_suspects_that_is_not_whole_counts_nothing(api: Api) -> None:
+    await (await opened(api)).strike("a")
+    lines = api.data["suspects.jsonl"] + '{"custom_id":"b\n[]\nnull\n' + '{"custom_id":5}\n{"custom_id":"a"'
+    api.put(PATH, {**api.objects[PATH], "data": {**api.data, "suspects.jsonl": lines}})
+    assert (await opened(api)).done.strikes == {"a": 1}

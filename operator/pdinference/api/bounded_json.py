@@ -8,6 +8,7 @@ import codecs
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 _PIECE = 1 << 16
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},:"))
 _NOT_BRACKETS = b",:"
+_SPACES = b" \t\n\r"
 _STEPS = [{ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}.get(byte, 0) for byte in range(256)]
 
 
@@ -32,6 +34,7 @@ class Limits:
         values: Commas and opening brackets, which is about the number of values.
         members: Members of all objects together.
         digits: Consecutive digits of a number.
+        spaces: White space between values; None for as much as there is.
     """
 
     size: int
@@ -39,6 +42,7 @@ class Limits:
     values: int = 1_000_000
     members: int = 100_000
     digits: int = 1000
+    spaces: int | None = None
 
 
 def measure(data: bytes, limits: Limits) -> None:
@@ -52,7 +56,17 @@ def measure(data: bytes, limits: Limits) -> None:
     if len(data) > limits.size:
         raise BoundedJsonError(f"is larger than {limits.size:,} bytes")
     if not _is_plain(data, limits):
-        _Scan(limits).run(data)
+        for _ in measured(data, limits):
+            pass
+
+
+def measured(data: bytes, limits: Limits) -> Iterator[None]:
+    """Check the same, but for the size, and pause after every 64 KiB.
+
+    Raises:
+        BoundedJsonError: The data exceeds a limit or is not UTF-8.
+    """
+    return _Scan(limits).run(data)
 
 
 def _is_plain(data: bytes, limits: Limits) -> bool:
@@ -133,14 +147,15 @@ class _Scan:
         self._backslash = b""
         self._in_string = False
         self._tail = b""
-        self._depth = self._values = self._members = 0
+        self._depth = self._values = self._members = self._spaces = 0
 
-    def run(self, data: bytes) -> None:
+    def run(self, data: bytes) -> Iterator[None]:
         try:
             for start in range(0, len(data), _PIECE):
                 piece = data[start : start + _PIECE]
                 self._decoder.decode(piece)
                 self._count(self._outside(piece))
+                yield
             self._decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             raise BoundedJsonError("is not UTF-8 text") from None
@@ -160,6 +175,10 @@ class _Scan:
         if self._long_number.search(number):
             raise BoundedJsonError(f"has a number of more than {self._limits.digits:,} digits")
         self._tail = number[-self._limits.digits :]
+        if self._limits.spaces is not None:
+            self._spaces += len(outside) - len(outside.translate(None, _SPACES))
+            if self._spaces > self._limits.spaces:
+                raise BoundedJsonError(f"has more than {self._limits.spaces:,} spaces between values")
         structure = outside.translate(None, _NOT_STRUCTURE)
         self._values += structure.count(b",") + structure.count(b"[") + structure.count(b"{")
         self._members += structure.count(b":")

@@ -29,6 +29,11 @@ def resource_faults(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> I
             yield f"requests.{name}", fault
 
 
+def is_of_containers(name: str) -> bool:
+    """Whether containers can have a resource of this name."""
+    return name in _STANDARD or _HUGE_PAGES.fullmatch(name) is not None or "/" in name
+
+
 def _is_device(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name
 
@@ -38,8 +43,7 @@ def _is_huge_page(name: str) -> bool:
 
 
 def _fault_of_one(name: str, amount: Any) -> str:
-    known = name in _STANDARD or _HUGE_PAGES.fullmatch(name) is not None
-    if not known and "/" not in name:
+    if not is_of_containers(name):
         return f"No container can request this. Write {', '.join(_STANDARD)}, or a device with its domain."
     if name.startswith("requests."):
         return "The prefix requests. belongs to quotas. Remove it."

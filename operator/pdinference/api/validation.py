@@ -92,6 +92,29 @@ def validated(document: Mapping[str, Any], *, admitted: bool = False) -> PDInfer
     return reading.resource
 
 
+def part(model: type[ResourceT], members: Mapping[str, Any], field: str) -> ResourceT:
+    """Read a part of a resource whose schema leaves its members open.
+
+    Args:
+        model: What the part has to be.
+        members: The part as JSON data.
+        field: Path of the part, for example `spec.decode.autoscaling.behavior`.
+
+    Raises:
+        InvalidResourceError: The part does not fit the model, or violates a rule.
+    """
+    try:
+        value = _of_schema(model, members)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise InvalidResourceError(
+            tuple(Problem(f"{field}.{path(each['loc'])}".rstrip("."), sentence(each)) for each in details)
+        ) from None
+    if broken := tuple(Problem(*rule) for rule in broken_rules(value, field)):
+        raise InvalidResourceError(broken)
+    return value
+
+
 @dataclass(frozen=True)
 class Reading(Generic[ResourceT]):
     """Result of reading a document.

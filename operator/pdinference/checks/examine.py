@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.api_servers import api_server_problems, api_server_warnings
+from pdinference.checks.autoscalers import autoscaler_problems
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
@@ -114,6 +115,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
     yield from resource_problems(resource.spec)
+    yield from autoscaler_problems(resource.spec)
     yield from scaling_problems(resource.spec)
     yield from lora_problems(resource)
     yield from facts.problems

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES
@@ -124,7 +124,9 @@ def mismatch(form: str, value: Any) -> str | None:
     known = _FORMS.get(form)
     if known is not None:
         fits, wanted = known
-        return None if fits(value) else wanted
+        if fits(value):
+            return None
+        return f"{wanted} {_WITHIN}" if form in _NUMBERS and _is_long(value) else wanted
     choices = form.split("|")
     return None if isinstance(value, str) and value in choices else f"one of {', '.join(choices)}"
 
@@ -147,6 +149,16 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
 """Predicate and description of the values of each form."""
 
 
+_NUMBERS: Final = frozenset({"int", "float", "count"})
+_INT64: Final = range(-(2**63), 2**63)
+_WITHIN: Final = f"between {_INT64[0]} and {_INT64[-1]}"
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a text is a number of too many digits."""
+    return isinstance(value, str) and re.fullmatch(r"-?\d{13,}(\.\d+)?[kKmMgGtT]?", value, re.ASCII) is not None
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}(\.\d{1,9})?[kKmMgGtT]", value, re.ASCII) is not None
 
@@ -166,7 +178,8 @@ def _json(value: Any) -> Any:
 def _number(value: Any) -> str:
     """`int`, `float` or another type name. A string with a number counts as that number."""
     if isinstance(value, str):
-        if re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
+        if re.fullmatch(r"-?\d{1,19}", value, re.ASCII) and int(value) in _INT64:
             return "int"
-        return "float" if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", value, re.ASCII) else "str"
+        written = re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?([eE][+-]?\d{1,2})?", value, re.ASCII)
+        return "str" if written is None else "float"
     return type(value).__name__

@@ -2,14 +2,15 @@
 
 A pod has all permissions of its service account. So a workload is applied only when its account and all bindings of the
 account belong to the resource. A binding is applied only when its role and its accounts do. Otherwise pods could run
-under a foreign account, or a foreign account could get the permissions.
+under a foreign account, or a foreign account could get the permissions. Pods whose ResourceClaimTemplate was refused,
+for example because of a CEL expression, would wait for it without end, so their workload waits for the template.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pdinference.cluster.kinds import ROLE_BINDING, SERVICE_ACCOUNT, WORKLOADS, ChildKey
+from pdinference.cluster.kinds import RESOURCE_CLAIM_TEMPLATE, ROLE_BINDING, SERVICE_ACCOUNT, WORKLOADS, ChildKey
 
 Json = Mapping[str, Any]
 
@@ -26,8 +27,13 @@ def prerequisites(manifests: Iterable[tuple[ChildKey, Json]]) -> dict[ChildKey, 
             for account in accounts:
                 of_account[account] |= {key, *found[key]}
     for key, manifest in manifests:
-        if key.kind in WORKLOADS and (own := _account(key.namespace, manifest)) is not None:
-            found[key] = frozenset({own, *of_account[own]})
+        if key.kind not in WORKLOADS:
+            continue
+        needed = _claim_templates(key.namespace, manifest)
+        if (own := _account(key.namespace, manifest)) is not None:
+            needed |= {own, *of_account[own]}
+        if needed:
+            found[key] = frozenset(needed)
     return found
 
 
@@ -46,6 +52,16 @@ def _bound_accounts(namespace: str, binding: Json) -> set[ChildKey]:
 
 def _account(namespace: str, workload: Json) -> ChildKey | None:
     """The service account of the workload's pods; None for the default account."""
-    pod = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
-    name = pod.get("serviceAccountName")
+    name = _pod(workload).get("serviceAccountName")
     return ChildKey(SERVICE_ACCOUNT.name, namespace, name) if name else None
+
+
+def _claim_templates(namespace: str, workload: Json) -> set[ChildKey]:
+    """The templates of the pods' claims, those of the user included, which are no children."""
+    names = (claim.get("resourceClaimTemplateName") for claim in _pod(workload).get("resourceClaims") or ())
+    return {ChildKey(RESOURCE_CLAIM_TEMPLATE.name, namespace, name) for name in names if name}
+
+
+def _pod(workload: Json) -> Json:
+    pod: Json = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return pod

@@ -25,6 +25,8 @@ _START_S: Final = 60.0
 _RESTART_S: Final = 1.0
 _MOST_WAITING: Final = 64
 _MOST_WAITING_OF_ONE: Final = 32
+_EACH: Final = 256
+"""Work of the shortest call. That of others grows with the bytes of the payload."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Lane:
         self._name = name
         self._limits = limits
         self._ended = ended
-        self._turns: FairQueue[_Call] = FairQueue(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
+        self._turns: FairQueue[_Call] = FairQueue(
+            most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE, work=lambda call: _EACH + len(call.payload)
+        )
 
     async def call(self, task: str, payload: bytes, *, turn: str, client: str = "") -> bytes:
         """See `Calls`."""

@@ -74,7 +74,7 @@ def _for_adapter(metric: Mapping[str, Any]) -> Mapping[str, Any]:
         selected = selected_role(identifier["selector"]["matchLabels"])
         if identifier["name"] not in METRICS or selected is None:
             return metric
-    except (KeyError, TypeError, AttributeError):  # the API server reports the problem
+    except (KeyError, TypeError, AttributeError):  # checks/autoscalers.py reports the problem
         return metric
     selector = {"matchLabels": gauge_labels(*selected)}
     return {**metric, "external": {**metric["external"], "metric": {**identifier, "selector": selector}}}

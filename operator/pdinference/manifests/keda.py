@@ -1,25 +1,26 @@
 """Triggers of a ScaledObject, for the operator's signals and for metrics of the user."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, Final
 
 from pdinference.api import names
-from pdinference.api.hpa_metrics import METRICS, ContainerResource, External, ExternalMetric, Resource, ResourceMetric
+from pdinference.api.hpa_metrics import ContainerResource, External, Metric, Resource, Target
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.partial import path
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.autoscaling import Autoscaling
-from pdinference.api.validation import InvalidResourceError, Problem
-from pdinference.api.words import sentence
+from pdinference.api.validation import InvalidResourceError, Problem, part
 from pdinference.manifests.settings import KedaSettings
 from pdinference.planning.scaling.gauges import UnsafeNameError, gauge_query, selected_role, sum_query
 from pdinference.planning.scaling.signals import METRICS as OPERATOR_METRICS
 from pdinference.planning.scaling.targets import label, targets_milli
 
 Trigger = dict[str, Any]
+_TYPES: Final = ("Resource", "ContainerResource", "External")
+_OF_PODS: Final = ("cpu", "memory")
+_AMOUNT_OF_PODS: Final = {"Utilization": "averageUtilization", "AverageValue": "averageValue"}
+_AMOUNT_OF_OTHERS: Final = {"AverageValue": "averageValue", "Value": "value"}
+"""Types of targets that KEDA's triggers have, and the member that each reads."""
 
 
 def triggers(
@@ -67,53 +68,61 @@ def _field(role: Role, index: int) -> str:
 
 
 def _trigger(metric: Mapping[str, Any], field: str, namespace: str, operator_namespace: str) -> Trigger:
-    type_ = metric.get("type")
-    model = METRICS.get(type_) if isinstance(type_, str) else None
-    if model is None:
+    if metric.get("type") not in _TYPES:
         raise _refused(
             f"{field}.type",
-            f"KEDA supports metrics of the types {', '.join(METRICS)}. Use one of these, or set "
+            f"KEDA supports metrics of the types {', '.join(_TYPES)}. Use one of these, or set "
             "spec.autoscaling.source to Builtin or PrometheusAdapter.",
         )
-    try:
-        read = model.model_validate(dict(metric))
-    except ValidationError as error:
-        raise InvalidResourceError(
-            tuple(
-                Problem(f"{field}.{path(details['loc'])}", sentence(details))
-                for details in error.errors(include_url=False)
-            )
-        ) from None
-    if isinstance(read, ExternalMetric):
-        return _external(read.external, f"{field}.external.metric", namespace, operator_namespace)
-    return _resource(read.resource if isinstance(read, ResourceMetric) else read.container_resource)
+    read = part(Metric, metric, field)
+    if read.external is not None:
+        return _external(read.external, f"{field}.external", namespace, operator_namespace)
+    if read.container_resource is not None:
+        return _resource(read.container_resource, f"{field}.containerResource")
+    if read.resource is not None:
+        return _resource(read.resource, f"{field}.resource")
+    raise AssertionError("unreachable: the type is one of the three")
 
 
-def _resource(source: Resource) -> Trigger:
+def _amount(target: Target, field: str, members: Mapping[str, str]) -> str:
+    """The amount that belongs to the type of a target."""
+    if (member := members.get(target.type)) is None:
+        raise _refused(f"{field}.target.type", f"For KEDA, write {' or '.join(members)} here, not {target.type}.")
+    if (amount := target.model_dump(by_alias=True).get(member)) is None:
+        raise _refused(f"{field}.target", f"For KEDA, a target of type {target.type} needs {member}.")
+    return str(amount)
+
+
+def _resource(source: Resource | ContainerResource, field: str) -> Trigger:
+    if source.name not in _OF_PODS:
+        raise _refused(f"{field}.name", f"KEDA reads {' and '.join(_OF_PODS)} of pods. Write one of them.")
     container = {"containerName": source.container} if isinstance(source, ContainerResource) else {}
     return {
         "type": source.name,
         "name": source.name,
         "metricType": source.target.type,
-        "metadata": {"value": source.target.amount, **container},
+        "metadata": {"value": _amount(source.target, field, _AMOUNT_OF_PODS), **container},
     }
 
 
 def _external(source: External, field: str, namespace: str, operator_namespace: str) -> Trigger:
-    metric, labels = source.metric.name, source.metric.selector.match_labels
+    metric, selector = source.metric.name, source.metric.selector
+    if selector.match_expressions:
+        raise _refused(f"{field}.metric.selector.matchExpressions", "For KEDA, select with matchLabels.")
     try:
         if metric not in OPERATOR_METRICS:
-            query = sum_query(metric, labels, namespace)
-        elif (selected := selected_role(labels)) is not None:
+            query = sum_query(metric, selector.match_labels, namespace)
+        elif (selected := selected_role(selector.match_labels)) is not None:
             query = gauge_query(metric, namespace, *selected, operator_namespace)
         else:
             raise _refused(
-                f"{field}.selector",
+                f"{field}.metric.selector",
                 f"Select one role of one PDInference with matchLabels {names.LABEL_NAME} and {names.LABEL_ROLE}.",
             )
     except UnsafeNameError as error:
-        raise _refused(field, str(error)) from None
-    return _prometheus(metric, query, source.target.type, float(quantity(source.target.amount) or 0))
+        raise _refused(f"{field}.metric", str(error)) from None
+    amount = quantity(_amount(source.target, field, _AMOUNT_OF_OTHERS)) or 0
+    return _prometheus(metric, query, source.target.type, float(amount))
 
 
 def _prometheus(name: str, query: str, metric_type: str, threshold: float) -> Trigger:

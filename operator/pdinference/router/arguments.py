@@ -15,6 +15,8 @@ ARGUMENTS: Final = "vllm_xargs"
 """The member of bodies, and the field of forms, that has them."""
 
 _MOST: Final = 64
+_LONGEST: Final = 2**20
+"""Bytes of all arguments."""
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -57,6 +59,8 @@ def checked(value: bytes | msgspec.Raw, *, custom: bool) -> dict[str, Any]:
     Raises:
         ArgumentError: One may not pass. The message is for the client.
     """
+    if len(memoryview(value)) > _LONGEST:
+        raise ArgumentError(f"`{ARGUMENTS}` is longer than {_LONGEST} bytes.")
     found = _read(value, dict[_Name, msgspec.Raw] | None, lambda: f"`{ARGUMENTS}` is not an object") or {}
     if len(found) > _MOST:
         raise ArgumentError(f"`{ARGUMENTS}` has {len(found)} arguments; the maximum is {_MOST}.")

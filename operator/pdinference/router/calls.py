@@ -65,7 +65,7 @@ _OF_ONE_POD: Final[Mapping[str, str]] = {
 """Members of `/v1/responses` that need the D pod that has the response, and what a client can do."""
 
 _EMPTY: Final = (None, b"null", b"false", b"0", b"0.0", b'""', b"[]", b"{}")
-_ONE_PROMPT: Final = re.compile(rb'"|\[\s*-?[0-9]')
+_ONE_PROMPT: Final = re.compile(rb'"|\[\s*+-?[0-9]')
 """A text, or the ids of its tokens. vLLM refuses an array of both."""
 _MOST_MEMBERS: Final = 500
 _LONGEST_NAME: Final = 1000
@@ -179,6 +179,7 @@ def read_call(
     session: str = "",
     *,
     custom_arguments: bool = False,
+    found: dict[str, msgspec.Raw] | None = None,
 ) -> Call:
     """Read the body of a request to one of the endpoints in `POST`, but for those in `FORMS`, after `check_text`.
 
@@ -189,6 +190,7 @@ def read_call(
         headers: Headers for vLLM. The one with the content type is set.
         session: Key of the session.
         custom_arguments: Whether vLLM runs logits processors of the user's, with arguments of their own.
+        found: What `members_of` gives for the body, if it was called before.
 
     Raises:
         MalformedError: The body is not of the form that the endpoint takes, or has something that may not pass.
@@ -198,7 +200,7 @@ def read_call(
         raise MalformedError("Unsupported Media Type: Only 'application/json' is allowed")
     headers["Content-Type"] = _JSON
     call = Call(path, body, json=True, headers=headers, session=session)
-    members: dict[str, Any] = _members(call)
+    members: dict[str, Any] = members_of(body) if found is None else found
     if ARGUMENTS in members:
         members[ARGUMENTS] = _arguments(members[ARGUMENTS], custom=custom_arguments)
         call = call.changed(members)
@@ -229,9 +231,14 @@ async def read_form(
     return Call(path, body, headers=headers, session=session)
 
 
-def _members(call: Call) -> dict[str, msgspec.Raw]:
+def members_of(body: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a body, without those that clients may not set.
+
+    Raises:
+        MalformedError: It is not an object, or has too many members.
+    """
     try:
-        members = call.members()
+        members = Call("", body).members()
     except NotJsonError as error:
         raise MalformedError(f"The body is not a JSON object: {error}") from None
     if len(members) > _MOST_MEMBERS or any(len(name) > _LONGEST_NAME for name in members):

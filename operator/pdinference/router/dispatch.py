@@ -384,7 +384,7 @@ class Dispatcher:
         if answer.status != HTTPStatus.OK:
             raise RefusedError(answer)
         try:
-            params = handover.to_decode(prefill, {MEMBER: transfer_params(answer)})
+            params = handover.to_decode(prefill, {MEMBER: await transfer_params(answer)})
         except WrongHandoverError as error:
             _LOG.warning("P pod %s: %s", pod.observed.name, error)
             raise PodFailure("wrong_handover") from None

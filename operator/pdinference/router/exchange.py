@@ -17,7 +17,7 @@ from pdinference.router.events import problem_at_the_beginning, problem_in
 from pdinference.router.hops import is_answer
 from pdinference.router.pods import Pod
 from pdinference.router.room import ClientAnswers
-from pdinference.router.untrusted import NotJsonError, decoded
+from pdinference.router.untrusted import NotJsonError, check_values, decoded
 
 LONGEST_ANSWER: Final = 64 * 2**20
 """Bytes of an answer that is not a stream. It is read as a whole, so that a pod that dies meanwhile can be replaced."""
@@ -262,7 +262,7 @@ class Exchange:
 
 
 def members(answer: Whole, form: type[_T]) -> _T:
-    """What an answer in JSON has.
+    """What a short answer in JSON has.
 
     Raises:
         PodFailure: It has another form.
@@ -280,13 +280,18 @@ class _OfPrefill(msgspec.Struct):
     kv_transfer_params: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def transfer_params(answer: Whole) -> TransferParams | None:
+async def transfer_params(answer: Whole) -> TransferParams | None:
     """The `kv_transfer_params` of an answer of P; None if it has none.
 
     Raises:
         PodFailure: It has another form, or more of them than a prompt can have.
     """
-    found = members(answer, _OfPrefill).kv_transfer_params
+    try:
+        await check_values(answer.body)
+        read: _OfPrefill = decoded(answer.body, _OfPrefill)
+    except NotJsonError:
+        raise PodFailure("malformed_answer") from None
+    found = read.kv_transfer_params
     if len(memoryview(found)) > _LONGEST_PARAMS:
         raise PodFailure("malformed_answer")
     try:

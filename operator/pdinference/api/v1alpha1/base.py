@@ -82,7 +82,7 @@ Moment = Annotated[datetime, Field(strict=False)]
 """A time, which JSON represents as text."""
 
 
-def _quantity_as_text(value: object) -> object:
+def quantity_as_text(value: object) -> object:
     """Convert a number, as YAML reads `cpu: 2`, to text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -94,7 +94,7 @@ _QUANTITY = Matches(
 
 Quantity = Annotated[
     str,
-    BeforeValidator(_quantity_as_text),
+    BeforeValidator(quantity_as_text),
     Field(max_length=32),
     _QUANTITY,
     WithJsonSchema(
