@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from pdinference.api.names import Role
 from pdinference.planning.memory import Inputs, RolePlan, kv, model_facts, plan_role
@@ -81,13 +82,21 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+_GONE = ("medusa",)
+"""Methods that vLLM 0.33 no longer has."""
+
+
 @pytest.mark.vllm
 @pytest.mark.usefixtures("process")
 @pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("name", DRAFTS)
 def test_a_rank_holds_what_vllms_class_of_a_draft_allocates(name: str, tensor: int, tmp_path: Path) -> None:
     method, config, shared = DRAFTS[name]
-    made = drafted(tmp_path, LLAMA, config, method, tensor=tensor)
+    try:
+        made = drafted(tmp_path, LLAMA, config, method, tensor=tensor)
+    except ValidationError:
+        assert method in _GONE
+        return
     own = {each: size for each, size in made.parameters.items() if not any(part in each for part in shared)}
     facts = model_facts(LLAMA)
     draft = draft_of(method, config, facts, 1)
