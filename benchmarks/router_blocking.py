@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from pdinference.router.calls import MalformedError, members_of, read_call
+from pdinference.router.calls import MalformedError, read_call
 from pdinference.router.exchange import PodFailure, Whole, check_not_aborted, transfer_params
 from pdinference.router.timing import timed
 from pdinference.router.untrusted import NotJsonError, check_text
@@ -82,9 +82,7 @@ _ANSWERS: _Places = {
 async def _of_client(body: bytes) -> None:
     try:
         await check_text(body)
-        found = members_of(body)
-        await asyncio.sleep(0)
-        call = read_call("/v1/completions", body, "application/json", CIMultiDict(), found=found)
+        call = await read_call("/v1/completions", body, "application/json", CIMultiDict())
         call, _ = timed(call.with_request_id("r"))
         call.for_prefill({"do_remote_decode": True}, {})
         await asyncio.sleep(0)  # P answers in between

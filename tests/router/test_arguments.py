@@ -40,18 +40,18 @@ _HARMFUL = (
 
 @pytest.mark.parametrize("path", POST)
 @pytest.mark.parametrize("name", ["vllm_xargs", r"vllm\u005fxargs"])
-def test_harmful_arguments_are_refused(path: str, name: str) -> None:
+async def test_harmful_arguments_are_refused(path: str, name: str) -> None:
     for arguments in _HARMFUL:
         body = f'{{"prompt": "a", "max_tokens": 3, "n": 2, "{name}": {arguments}}}'
         with pytest.raises(MalformedError, match="vllm_xargs"):
-            read_call(path, body.encode(), "application/json", CIMultiDict())
+            await read_call(path, body.encode(), "application/json", CIMultiDict())
 
 
-def test_of_members_of_one_name_none_gets_past_the_other() -> None:
+async def test_of_members_of_one_name_none_gets_past_the_other() -> None:
     for first, second in (("{}", '{"kv_transfer_params": 0}'), ('{"kv_transfer_params": 0}', "{}")):
         body = f'{{"prompt": "a", "vllm_xargs": {first}, "vllm_xargs": {second}}}'.encode()
         try:
-            call = read_call("/v1/completions", body, "application/json", CIMultiDict())
+            call = await read_call("/v1/completions", body, "application/json", CIMultiDict())
         except MalformedError:
             continue
         for sent in (call.body, call.for_decode(None), call.for_prefill({}, {})):
@@ -59,11 +59,11 @@ def test_of_members_of_one_name_none_gets_past_the_other() -> None:
             assert b'{"kv' not in sent
 
 
-def test_of_hostile_bodies_nothing_reaches_the_engine_past_its_members() -> None:
+async def test_of_hostile_bodies_nothing_reaches_the_engine_past_its_members() -> None:
     refused = 0
     for path, body in bodies(_SEED, _CASES, model="m"):
         try:
-            call = read_call(path, body, "application/json", CIMultiDict())
+            call = await read_call(path, body, "application/json", CIMultiDict())
         except MalformedError:
             refused += 1
             continue

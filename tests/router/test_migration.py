@@ -141,13 +141,13 @@ async def test_token_ids_are_only_for_clients_that_want_them() -> None:
         ({"stream": False}, False),
     ],
 )
-def test_only_what_stays_exact_is_continued(more: dict[str, Any], possible: bool) -> None:
+async def test_only_what_stays_exact_is_continued(more: dict[str, Any], possible: bool) -> None:
     for path in (COMPLETIONS, CHAT):
         body = json.dumps({**asking(path), **more}).encode()
-        assert can_migrate(read_call(path, body, "application/json", CIMultiDict())) is possible
+        assert can_migrate(await read_call(path, body, "application/json", CIMultiDict())) is possible
 
 
 @pytest.mark.parametrize("content", [[{"type": "text", "text": "a"}, {"type": "image_url"}], 3, None])
-def test_images_are_not_continued(content: Any) -> None:
+async def test_images_are_not_continued(content: Any) -> None:
     body = json.dumps(asking(CHAT, messages=[{"role": "user", "content": content}])).encode()
-    assert not can_migrate(read_call(CHAT, body, "application/json", CIMultiDict()))
+    assert not can_migrate(await read_call(CHAT, body, "application/json", CIMultiDict()))

@@ -1,5 +1,6 @@
 """What clients may call, and what a request means for P and D."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from pdinference.engine.connectors.handover import MEMBER, TransferParams
 from pdinference.router.arguments import ARGUMENTS, ArgumentError, checked, is_internal
 from pdinference.router.forms import FORM, FormError, rewritten
 from pdinference.router.replaced import STREAM_OPTIONS, replaced
-from pdinference.router.untrusted import NotJsonError, decoded
+from pdinference.router.untrusted import PIECE, NotJsonError, decoded
 
 REQUEST_ID: Final = "X-Request-Id"
 _ID_IN_BODY: Final = "/v1/responses"
@@ -171,7 +172,7 @@ class Call:
         return replace(self, body=msgspec.json.encode(members), found=None)
 
 
-def read_call(
+async def read_call(
     path: str,
     body: bytes,
     content_type: str,
@@ -179,7 +180,6 @@ def read_call(
     session: str = "",
     *,
     custom_arguments: bool = False,
-    found: dict[str, msgspec.Raw] | None = None,
 ) -> Call:
     """Read the body of a request to one of the endpoints in `POST`, but for those in `FORMS`, after `check_text`.
 
@@ -190,7 +190,6 @@ def read_call(
         headers: Headers for vLLM. The one with the content type is set.
         session: Key of the session.
         custom_arguments: Whether vLLM runs logits processors of the user's, with arguments of their own.
-        found: What `members_of` gives for the body, if it was called before.
 
     Raises:
         MalformedError: The body is not of the form that the endpoint takes, or has something that may not pass.
@@ -200,7 +199,9 @@ def read_call(
         raise MalformedError("Unsupported Media Type: Only 'application/json' is allowed")
     headers["Content-Type"] = _JSON
     call = Call(path, body, json=True, headers=headers, session=session)
-    members: dict[str, Any] = members_of(body) if found is None else found
+    members: dict[str, Any] = members_of(body)
+    if len(body) > PIECE:
+        await asyncio.sleep(0)  # reading one of them may take as long again
     if ARGUMENTS in members:
         members[ARGUMENTS] = _arguments(members[ARGUMENTS], custom=custom_arguments)
         call = call.changed(members)

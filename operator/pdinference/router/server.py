@@ -18,17 +18,7 @@ from pdinference.api.names import HEADER_SHOULD_RETRY, Role
 from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies
-from pdinference.router.calls import (
-    FORMS,
-    GET,
-    POST,
-    REQUEST_ID,
-    Call,
-    MalformedError,
-    members_of,
-    read_call,
-    read_form,
-)
+from pdinference.router.calls import FORMS, GET, POST, REQUEST_ID, Call, MalformedError, read_call, read_form
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
 from pdinference.router.errors import problem
@@ -43,7 +33,7 @@ from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 from pdinference.router.room import Answers, FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
-from pdinference.router.untrusted import PIECE, NotJsonError, check_text
+from pdinference.router.untrusted import NotJsonError, check_text
 
 _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
@@ -223,11 +213,7 @@ class Front:
         custom = self._dispatcher.rules.custom_arguments
         if path in FORMS:
             return await read_form(path, body, content_type, headers, session, custom_arguments=custom)
-        found = None
-        if len(body) > PIECE:
-            found = members_of(body)
-            await asyncio.sleep(0)  # reading one of them may take as long again
-        return read_call(path, body, content_type, headers, session, custom_arguments=custom, found=found)
+        return await read_call(path, body, content_type, headers, session, custom_arguments=custom)
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)
