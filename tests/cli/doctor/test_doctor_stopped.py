@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pdinference.api.names import GROUP_BROKEN_EXIT
 from pdinference.cli.doctor.finding import Result
-from pdinference.cli.doctor.stopped import Stopped, Told, finding, sorted_by_role, stopped
+from pdinference.cli.doctor.stopped import LogEnd, Stopped, finding, sorted_by_role, stopped
 from tests.cli.served_cluster import ServedCluster, pod
 from tests.conftest import REPOSITORY
 
@@ -40,6 +40,16 @@ def cluster_with(*pods: dict[str, Any]) -> ServedCluster:
 
     cluster.routes.append(web.get("/{path:.*}", nothing))
     return cluster
+
+
+async def test_pods_with_copied_labels_are_left_out(tmp_path: Path) -> None:
+    posing = pod("decode", "llama-decode-r1-a", **ended(1, again=True))
+    del posing["metadata"]["ownerReferences"]
+    cluster = cluster_with(posing)
+    async with cluster.running(tmp_path):
+        found = await cluster.run("doctor", "llama", "-o", "json")
+    assert "llama-decode-r1-a" not in found.stdout
+    assert not cluster.queries
 
 
 @pytest.mark.parametrize(("name", "said"), CAUSES.items(), ids=list(CAUSES))
@@ -94,7 +104,7 @@ async def test_without_containers_that_stopped_no_log_is_read(tmp_path: Path) ->
 
 
 def test_what_ended_from_outside_is_not_said_to_be_in_the_log() -> None:
-    found = finding("ns", Stopped("d", "vllm", previous=True, code=137, reason="OOMKilled"), Told())
+    found = finding("ns", Stopped("d", "vllm", previous=True, code=137, reason="OOMKilled"), LogEnd())
     assert found.result is Result.PROBLEM
     assert found.found == (
         "Container vllm ended with exit code 137 (OOMKilled). It was ended from outside, so its log does not say why."
@@ -105,8 +115,8 @@ def test_what_ended_from_outside_is_not_said_to_be_in_the_log() -> None:
 def test_a_log_without_the_cause_is_not_quoted_as_the_cause() -> None:
     words = "RuntimeError: Engine core initialization failed. See root cause above."
     one = Stopped("d", "vllm", previous=False, code=1)
-    assert "The cause is not in the last 1000 lines." in finding("ns", one, Told(words)).found
-    assert "do not say why" in finding("ns", one, Told()).found
+    assert "The cause is not in the last 1000 lines." in finding("ns", one, LogEnd(words)).found
+    assert "do not say why" in finding("ns", one, LogEnd()).found
 
 
 def test_a_pod_of_each_role_comes_first_and_followers_of_others_after_them() -> None:

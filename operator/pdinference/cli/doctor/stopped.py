@@ -12,6 +12,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.api.plain_text import plain
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.doctor.finding import Finding, problem, unknown
 from pdinference.cli.listing import listing
 from pdinference.cluster.client import ApiServer, Json
@@ -49,8 +50,8 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a log says.
+class LogEnd:
+    """What the end of a log says.
 
     Attributes:
         words: Why the container stopped, in one line; empty if the log does not say.
@@ -70,8 +71,9 @@ async def read_stopped(api: ApiServer, namespace: str, name: str) -> list[Findin
     pods = await listing(api, POD.path(namespace), labelSelector=f"{names.LABEL_NAME}={name}")
     if pods.unreadable:
         return [unknown("containers that stopped", pods.unreadable)]
+    own = [pod for pod in pods.items if is_of_workload(pod)]
     return [
-        finding(namespace, one, await _told(api, namespace, one)) for one in sorted_by_role(stopped(pods.items))[:_MOST]
+        finding(namespace, one, await _log_end(api, namespace, one)) for one in sorted_by_role(stopped(own))[:_MOST]
     ]
 
 
@@ -103,7 +105,7 @@ def sorted_by_role(found: Iterable[Stopped]) -> list[Stopped]:
     return [*firsts.values(), *(one for one in ordered if one not in firsts.values())]
 
 
-def finding(namespace: str, one: Stopped, told: Told) -> Finding:
+def finding(namespace: str, one: Stopped, log: LogEnd) -> Finding:
     """What a log says of a container, and where to read more."""
     ended = f"Container {one.container} ended with exit code {one.code}"
     ended += f" ({one.reason})." if one.reason not in {"", "Error"} else "."
@@ -111,10 +113,10 @@ def finding(namespace: str, one: Stopped, told: Told) -> Finding:
     if one.code in _FROM_OUTSIDE:
         events = f"`kubectl describe -n {namespace} pod {one.pod}`"
         return problem(subject, f"{ended} It was ended from outside, so its log does not say why.", f"See {events}.")
-    if told.unreadable:
-        return unknown(subject, f"{ended} {told.unreadable}")
-    said = f"Its log says: «{told.words}»." if told.words else f"The last {_LINES} lines of its log do not say why."
-    if is_pointer(told.words):
+    if log.unreadable:
+        return unknown(subject, f"{ended} {log.unreadable}")
+    said = f"Its log says: «{log.words}»." if log.words else f"The last {_LINES} lines of its log do not say why."
+    if is_pointer(log.words):
         said += f" The cause is not in the last {_LINES} lines."
     previous = " --previous" if one.previous else ""
     return problem(
@@ -124,10 +126,10 @@ def finding(namespace: str, one: Stopped, told: Told) -> Finding:
     )
 
 
-async def _told(api: ApiServer, namespace: str, one: Stopped) -> Told:
+async def _log_end(api: ApiServer, namespace: str, one: Stopped) -> LogEnd:
     """Read the end of a log, and find what it says."""
     if one.code in _FROM_OUTSIDE:
-        return Told()
+        return LogEnd()
     query = {"container": one.container, "tailLines": str(_LINES), "limitBytes": str(_BYTES)}
     if one.previous:
         query["previous"] = "true"
@@ -137,5 +139,5 @@ async def _told(api: ApiServer, namespace: str, one: Stopped) -> Told:
             kept = (kept + chunk)[-_KEPT:]
     except ApiError as error:
         right = "You may not read logs (`get pods/log`): " if error.status == HTTPStatus.FORBIDDEN else ""
-        return Told(unreadable=f"Its log cannot be read. {right}{plain(error.message, 300)}")
-    return Told(last_words(kept.decode(errors="replace")))
+        return LogEnd(unreadable=f"Its log cannot be read. {right}{plain(error.message, 300)}")
+    return LogEnd(last_words(kept.decode(errors="replace")))
