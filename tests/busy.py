@@ -39,18 +39,18 @@ def load(loops: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 def ended(command: Sequence[str]) -> int:
     """Run a command; its exit status comes back. Ctrl-C, which it gets itself, and SIGTERM let it clean up first."""
     processes: list[subprocess.Popen[bytes]] = []
-    told = False
+    ending = False
 
     def end(*_: object) -> None:
-        nonlocal told
-        told = True
+        nonlocal ending
+        ending = True
         for process in processes:
             process.terminate()
 
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, end)
     processes.append(process := subprocess.Popen(command))
-    if told:  # before the process was known
+    if ending:  # before the process was known
         process.terminate()
     return process.wait()
 

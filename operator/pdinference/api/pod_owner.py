@@ -1,7 +1,7 @@
 """Whether a pod is one of a workload of the operator: by its controller, because anyone may choose a pod's labels.
 
-Whoever may create pods may also write any owner reference into them. So this is a first half, which needs no rights.
-The controllers of Kubernetes are the other half, because they know the uids of the workloads:
+A user who may create pods may write any owner reference into them. So this check, which needs no rights, is not enough
+alone. The controllers of Kubernetes know the uids of the workloads and do the rest:
 
 - The garbage collector deletes a pod, or removes its reference, if no owner has the uid that the reference names.
 - A ReplicaSet, StatefulSet or Job counts a pod with its uid as its own. It deletes what exceeds its number, pods that
