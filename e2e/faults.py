@@ -107,15 +107,23 @@ def cut_off(cluster: Cluster, pod: dict[str, Any], *others: dict[str, Any], pack
 
 @contextmanager
 def answering_500(cluster: Cluster, pod: dict[str, Any]) -> Iterator[None]:
-    """Have a server in a pod's network answer new connections to vLLM: 200 for probes, 500 for all else."""
+    """Have a server in a pod's network answer for vLLM: 200 for probes, 500 for all else.
+
+    Connections that are open are reset. With enough of them, a router would open no new one, which is what gets there.
+    """
     server = [sys.executable, str(_ERRORS), str(_ERRORS_PORT)]
     inside = _network_of(cluster, pod)
     with subprocess.Popen([*inside, *server], stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdout:
                 process.stdout.readline()  # it listens
-            redirected = f"tcp dport {ENGINE_PORT} redirect to :{_ERRORS_PORT}"
-            with _rules(cluster, pod, f"chain in {{ type nat hook prerouting priority -100; {redirected}\n}}"):
+            engine = f"tcp dport {ENGINE_PORT}"
+            with _rules(
+                cluster,
+                pod,
+                f"chain new {{ type nat hook prerouting priority -100; {engine} redirect to :{_ERRORS_PORT}\n}}",
+                f"chain open {{ type filter hook input priority 0; {engine} reject with tcp reset\n}}",
+            ):
                 yield
         finally:
             process.terminate()

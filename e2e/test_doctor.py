@@ -14,7 +14,7 @@ import yaml
 
 from e2e.conftest import NAME, NAMESPACE, Serving
 from e2e.console import say
-from e2e.waiting import wait_until
+from e2e.waiting import conditions, wait_until
 from pdinference.cli.doctor.bandwidth.jobs import LABEL_RUN
 
 pytestmark = pytest.mark.timeout(1200)
@@ -47,6 +47,11 @@ def left(serving: Serving) -> list[str]:
     return [f"{item['kind']} {item['metadata']['name']}" for item in found]
 
 
+def wait_for_no_fault(serving: Serving) -> None:
+    """Requests of earlier tests, which killed pods, count for five minutes."""
+    wait_until("KVTransfer", lambda: conditions(serving.resource())["KVTransfer"]["status"] != "False", timeout=600)
+
+
 def reported(serving: Serving, *words: str) -> dict[str, Any]:
     """What it finds. Nothing is left after it."""
     with doctor(serving, *words, "-o", "json") as process:
@@ -61,6 +66,7 @@ def reported(serving: Serving, *words: str) -> dict[str, Any]:
 
 
 def test_two_pods_measure_the_way_of_the_kv_cache_and_go(serving: Serving) -> None:
+    wait_for_no_fault(serving)
     report = reported(serving, NAME)
     bandwidth = report["bandwidth"]
     cases = {(case["direction"], case["atOnce"]): case for case in bandwidth["cases"]}
