@@ -113,7 +113,11 @@ def test_a_script_that_is_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["A=aaaaaaaa\n" + "A=$A$A\n" * 60 + "vllm $A", "A=(a b)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 60]
+    "text",
+    [
+        "A=aaaaaaaa\n" + "A=$A$A\n" * 60 + "vllm $A",
+        *(f"A=({words})\n" + 'A=("${A[@]}" "${A[@]}")\n' * 60 for words in ("a b", "'' ''")),
+    ],
 )
 def test_variables_that_grow_without_end_are_refused(text: str) -> None:
     with pytest.raises(ConversionError, match="too much"):

@@ -1,17 +1,19 @@
-"""Waits until the operator makes no more requests."""
+"""Waits until the operator makes no more requests, and has no reason to."""
 
 import asyncio
 from collections.abc import Callable, Sized
 
-from tests.integration.world import World
+from pdinference.cluster.kinds import CHILD_BY_NAME, POD
+from tests.integration.world import Json, World
 from tests.waiting import until
 
 QUIET_S = 3.0
 """Longer than an operator waits before it lists again after its watches began."""
+_WORKLOADS = (CHILD_BY_NAME["Deployment"], CHILD_BY_NAME["StatefulSet"])
 
 
 async def calm(world: World, seconds: float = 1, *, counted: Callable[[int], Sized] | None = None) -> None:
-    """Wait until the operator makes no more requests, because no watch events arrive.
+    """Wait until the operator makes no more requests, because no watch events arrive or are to come.
 
     Args:
         world: The namespace.
@@ -24,6 +26,24 @@ async def calm(world: World, seconds: float = 1, *, counted: Callable[[int], Siz
         nonlocal mark
         before, mark = mark, world.audit_mark()
         await asyncio.sleep(seconds)
-        return not (counted or world.requests)(before)
+        return not (counted or world.requests)(before) and await _workloads_know_their_pods(world)
 
     await until(quiet, "the operator is quiet")
+
+
+async def _workloads_know_their_pods(world: World) -> bool:
+    """Whether the controllers of workloads have seen all that happened; on a busy machine they take some seconds."""
+    for kind in _WORKLOADS:
+        for workload in (await world.api.get(kind.path(world.namespace)))["items"]:
+            status, labels = workload.get("status", {}), workload["spec"]["selector"]["matchLabels"]
+            selector = ",".join(f"{key}={value}" for key, value in labels.items())
+            pods = (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]
+            seen = [status.get(member, 0) for member in ("observedGeneration", "replicas", "readyReplicas")]
+            if seen != [workload["metadata"]["generation"], len(pods), sum(map(_ready, pods))]:
+                return False
+    return True
+
+
+def _ready(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -92,26 +92,26 @@ def judge(*bodies: bytes) -> None:
         assert value >= 0
 
 
-@settings(max_examples=500 * MORE)
+@settings(max_examples=150 * MORE)
 @given(mutated(), mutated())
 def test_mutations_of_what_vllm_wrote(first: bytes, second: bytes) -> None:
     judge(first, second)
 
 
-@settings(max_examples=500 * MORE)
+@settings(max_examples=150 * MORE)
 @given(*[st.lists(lines, max_size=12)] * 2, st.booleans())
 def test_lines_of_odd_parts(first: list[bytes], second: list[bytes], more: bool) -> None:
     before = FILES[0] if more else b""
     judge(before + b"\n".join(first), before + b"\n".join(second))
 
 
-@settings(max_examples=500 * MORE)
+@settings(max_examples=150 * MORE)
 @given(*[st.lists(plain_lines, max_size=30)] * 3)
 def test_numbers_of_any_size(first: list[bytes], second: list[bytes], third: list[bytes]) -> None:
     judge(b"\n".join(first), b"\n".join(second), b"\n".join(third))
 
 
-@settings(max_examples=500 * MORE)
+@settings(max_examples=150 * MORE)
 @given(st.binary(max_size=3000))
 def test_any_bytes(body: bytes) -> None:
     judge(body)
@@ -134,7 +134,7 @@ HEADS = [
 ]
 
 
-@settings(max_examples=500 * MORE)
+@settings(max_examples=150 * MORE)
 @given(st.lists(st.one_of(st.sampled_from(HEADS), st.binary(max_size=30)), max_size=12), st.integers(1, 200))
 def test_any_http(parts: list[bytes], piece: int) -> None:
     """However it is cut into pieces."""
@@ -155,7 +155,7 @@ def test_any_http(parts: list[bytes], piece: int) -> None:
     assert taken(piece) == taken(max(1, len(raw)))
 
 
-@settings(max_examples=200 * MORE)
+@settings(max_examples=100 * MORE)
 @given(st.lists(st.binary(min_size=1, max_size=50), max_size=20), st.integers(1, 100))
 def test_a_chunked_answer_is_what_was_sent(chunks: list[bytes], piece: int) -> None:
     body = b"".join(chunks)

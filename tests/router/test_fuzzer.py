@@ -27,8 +27,8 @@ from tests.router.hostile_http import HIDDEN, Case, cases
 from tests.waiting import until
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-_CASES = int(os.environ.get("HOSTILE_CASES", "1000"))
-_EACH = 250
+_CASES = int(os.environ.get("HOSTILE_CASES", "400"))
+_EACH = 200
 _AT_ONCE = 16
 _PATIENCE_S = 0.2
 """How long a client waits for more of an answer. Many of the requests have none, because they are not complete."""

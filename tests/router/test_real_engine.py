@@ -25,7 +25,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.vllm, pytest.mark.vllm_cpu]
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-_CASES = int(os.environ.get("HOSTILE_CASES", "150"))
+_CASES = int(os.environ.get("HOSTILE_CASES", "60"))
 _MODEL = "tiny"
 _MAKE = Path(__file__).parents[2] / "images/vllm-cpu/tiny_model.py"
 _START_S = 500

@@ -80,7 +80,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @given(mutated() | st.binary(max_size=200))
-@settings(max_examples=500 * MORE, deadline=None)
+@settings(max_examples=200 * MORE, deadline=None)
 def test_any_bytes_are_a_request_or_an_error(line: bytes) -> None:
     found = judged(line)
     if isinstance(found, BatchRequestInput):

@@ -18,6 +18,8 @@ _OPERATION = re.compile(r":?[-=+?]|##?|%%?")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})", re.ASCII)
 _MOST_CHARACTERS = 4 * 2**20
 """Characters of all expansions of a script together."""
+_OF_A_WORD = 64
+"""Characters that a word counts as besides its own: arrays of empty words take time and memory, too."""
 _LONGEST_PATTERN = 64
 _LONGEST_CUT = 4096
 
@@ -50,7 +52,7 @@ class Variables:
             else:
                 _add(fields, value, quoted=part.quoted)
         found = [each.text for each in fields if each.exists]
-        self._count(sum(map(len, found)))
+        self._count(found)
         return found
 
     def text(self, word: Word) -> str:
@@ -62,10 +64,10 @@ class Variables:
         items = tuple(item for each in word.words for item in self.fields(each))
         before = self.values.get(word.name, ()) if word.append else ()
         self.values[word.name] = (*((before,) if isinstance(before, str) else before), *items)
-        self._count(sum(map(len, self.values[word.name])))
+        self._count(self.values[word.name])
 
-    def _count(self, characters: int) -> None:
-        self._characters += characters
+    def _count(self, words: Sequence[str]) -> None:
+        self._characters += sum(map(len, words)) + _OF_A_WORD * len(words)
         if self._characters > _MOST_CHARACTERS:
             raise ConversionError("The variables of this script expand to too much text. Give the command line alone.")
 

@@ -288,7 +288,7 @@ def test_files_torn_anywhere_end_in_a_sentence(tmp_path: Path, seed: int) -> Non
 
 
 @given(st.integers(0, len(SEEDS) - 1), st.randoms(use_true_random=False), st.integers(1, 5))
-@settings(max_examples=400 * MORE, deadline=None)
+@settings(max_examples=150 * MORE, deadline=None)
 def test_mutated_files_end_in_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, seed: int, source: random.Random, changes: int
 ) -> None:
