@@ -30,11 +30,14 @@ class Shape:
         words: Lengths of prompts, in turn. Each prompt is different, so that nothing comes from a prefix cache. The
             default is one that is long enough for several KV blocks.
         tokens: Length of an answer.
+        pause: Seconds between an answer and the client's next request. The default leaves the starts of pods most of
+            two cores.
     """
 
     clients: int = 1
     words: tuple[int, ...] = (130,)
     tokens: int = 48
+    pause: float = 0.6
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def load(
     kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")
     kubectl.run("create", "configmap", pod, f"--from-file=client.py={_CLIENT}")
     settings = Settings(
-        url, model, _MAX_SECONDS, shape.clients, shape.words, shape.tokens, DEADLINE_SECONDS, uuid4().hex
+        url, model, _MAX_SECONDS, shape.clients, shape.words, shape.tokens, shape.pause, DEADLINE_SECONDS, uuid4().hex
     )
     kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, settings, node)))
     running = Load(kubectl, pod, settings)

@@ -25,7 +25,6 @@ from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
 
-PAUSE_SECONDS = 0.2
 _OK = 200
 
 
@@ -40,6 +39,7 @@ class Settings:
         clients: Requests at a time.
         words: Lengths of prompts.
         tokens: Length of an answer.
+        pause: Seconds between an answer and the client's next request.
         deadline: Seconds after which a request has failed.
         first: How all prompts begin, so that none is in a prefix cache.
     """
@@ -50,6 +50,7 @@ class Settings:
     clients: int
     words: Sequence[int]
     tokens: int
+    pause: float
     deadline: float
     first: str
 
@@ -94,7 +95,7 @@ def main(settings: Settings) -> None:
         while time.monotonic() < end and not stopped.is_set():
             number += 1
             _send(settings, f"{name}/{number}")
-            stopped.wait(PAUSE_SECONDS)
+            stopped.wait(settings.pause)
 
     with ThreadPoolExecutor(settings.clients) as pool:
         for done in [pool.submit(client, name) for name in range(settings.clients)]:

@@ -33,7 +33,7 @@ def answering(status: int, body: bytes, length: int) -> Iterator[Settings]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Settings(f"http://127.0.0.1:{server.server_port}", "m", 1, 1, (1,), 2, 30, "first")
+            yield Settings(f"http://127.0.0.1:{server.server_port}", "m", 1, 1, (1,), 2, 0, 30, "first")
         finally:
             server.shutdown()
             thread.join()
