@@ -7,8 +7,9 @@ import pytest
 
 from e2e.cluster.paths import binaries
 from e2e.conftest import NAME, Serving
+from e2e.load import load
 from e2e.pages import DOCUMENTS, PAGES, page
-from e2e.waiting import wait_ready
+from e2e.waiting import conditions, wait_ready
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -17,8 +18,27 @@ _SECONDS = 600
 _PROGRAMS = Path(__file__).parent.parent / ".venv" / "bin"
 
 
-@pytest.mark.parametrize("name", PAGES)
+_MODES = "p-d-or-not"
+"""It runs P and D, D alone, and P and D again."""
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != _MODES])
 def test_the_commands_of_a_page_work_as_written(serving: Serving, tmp_path: Path, name: str) -> None:
+    follow(serving, tmp_path, name)
+
+
+def test_the_mode_changes_and_back_as_written_and_no_request_fails(serving: Serving, tmp_path: Path) -> None:
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        follow(serving, tmp_path, _MODES)
+        client.wait_for(more=5)
+        assert client.unanswered() == []
+    found = conditions(serving.resource())
+    assert found["ParameterReady"]["reason"] == "AllReady"
+    assert "DecodeComputesPrompts" not in found, "D answered alone, which is no fallback"
+
+
+def follow(serving: Serving, tmp_path: Path, name: str) -> None:
+    """Run the commands of a page."""
     kubeconfig = tmp_path / "kubeconfig"  # pages set the namespace of its context
     kubeconfig.write_text(serving.cluster.kubeconfig.read_text(encoding="utf-8"), encoding="utf-8")
     environment = {

@@ -182,23 +182,6 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
     assert late_adapter(serving, prompt) == adapted.text
 
 
-def test_a_change_of_the_mode_and_back_fails_no_request(serving: Serving) -> None:
-    """Without P, D answers alone, and nothing is transferred; nobody calls it a fallback."""
-    for mode in ("Aggregated", "Disaggregated"):
-        old = settled(serving)["status"]["revision"]
-        with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
-            document = copy.deepcopy(serving.example)
-            document["spec"]["mode"] = mode
-            apply(serving.kubectl, document)
-            resource = settled(serving, revision_differs_from=old)
-            client.wait_for(more=10)
-            assert client.unanswered() == []
-        assert "DecodeComputesPrompts" not in conditions(resource)
-        sets = serving.kubectl.get("statefulsets", "-l", f"{LABEL_NAME}={NAME}")["items"]
-        assert bool(sets) == (mode == "Disaggregated")
-        assert conditions(resource)["ParameterReady"]["reason"] == ("AllReady" if sets else "Aggregated")
-
-
 def late_adapter(serving: Serving, prompt: str) -> str:
     """Load an adapter into the running engines, as docs/operations.md says, and ask it; no pod is replaced."""
     before = pods(serving)
