@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sized
 
+from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD
-from tests.integration.world import Json, World
+from tests.integration.world import World
 from tests.waiting import until
 
 QUIET_S = 3.0
