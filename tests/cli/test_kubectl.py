@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pdinference.cli import main
+from pdinference.cli import chosen, main
 from tests.cli.served_cluster import ServedCluster, resource
 from tests.conftest import REPOSITORY
 
@@ -61,18 +61,26 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ServedCluster]:
         yield cluster
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell waits two seconds for names, in which a busy machine may not find any."""
+    monkeypatch.setattr(chosen, "_COMPLETION_SECONDS", 60.0)
+
+
 async def completed(ran: Ran, cluster: ServedCluster, *words: str) -> list[str]:
     command, *rest = words
     line = (command, "--kubeconfig", str(cluster.kubeconfig), *rest)
     return (await asyncio.to_thread(ran, "kubectl_complete-pdi", *line)).splitlines()
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("command", ["status", "history", "diff", "undo", "explain", "plan", "top", "bench", "doctor"])
 async def test_a_name_is_completed_from_the_namespace(ran: Ran, cluster: ServedCluster, command: str) -> None:
     assert await completed(ran, cluster, command, "") == ["llama", "llama-large", "qwen", ":4"]
     assert await completed(ran, cluster, command, "llama-") == ["llama-large", ":4"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_names_and_roles_are_completed_each_in_its_place(ran: Ran, cluster: ServedCluster) -> None:
     roles = ["parameter", "decode", "router"]
     assert await completed(ran, cluster, "logs", "") == ["llama", "llama-large", "qwen", *roles, ":4"]
