@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sized
 
-from pdinference.cluster.client import Json
+from e2e.cluster.api import has_condition
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD
 from tests.integration.world import World
 from tests.waiting import until
@@ -21,13 +21,13 @@ async def calm(world: World, seconds: float = 1, *, counted: Callable[[int], Siz
         seconds: For how long it makes none.
         counted: The requests since a mark that count; by default all of this namespace.
     """
-    mark = world.audit_mark()
 
     async def quiet() -> bool:
-        nonlocal mark
-        before, mark = mark, world.audit_mark()
+        if not await _workloads_know_their_pods(world):
+            return False
+        mark = world.audit_mark()
         await asyncio.sleep(seconds)
-        return not (counted or world.requests)(before) and await _workloads_know_their_pods(world)
+        return not (counted or world.requests)(mark)
 
     await until(quiet, "the operator is quiet")
 
@@ -40,11 +40,10 @@ async def _workloads_know_their_pods(world: World) -> bool:
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             pods = (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]
             seen = [status.get(member, 0) for member in ("observedGeneration", "replicas", "readyReplicas")]
-            if seen != [workload["metadata"]["generation"], len(pods), sum(map(_ready, pods))]:
+            if seen != [
+                workload["metadata"]["generation"],
+                len(pods),
+                sum(has_condition(pod, "Ready") for pod in pods),
+            ]:
                 return False
     return True
-
-
-def _ready(pod: Json) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

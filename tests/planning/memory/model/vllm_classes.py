@@ -43,9 +43,8 @@ def one_process(folder: Path) -> Iterator[None]:
         parallel_state.init_distributed_environment(1, 0, f"file://{folder}/group", 0, "gloo")
         parallel_state.initialize_model_parallel(1, 1)
     # vLLM examines each class in a process of its own, which imports vLLM again: half a minute for each.
-    here = patch("vllm.model_executor.models.registry._run_in_subprocess", lambda examine: examine())
     try:
-        with here:
+        with patch("vllm.model_executor.models.registry._run_in_subprocess", lambda examine: examine()):
             yield
     finally:
         parallel_state.destroy_model_parallel()
