@@ -8,8 +8,8 @@ from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.planning.memory.settings import Settings
-from pdinference.simulation.arrangement import EngineKind
-from pdinference.simulation.engine import Limits
+from pdinference_advise.simulation.arrangement import EngineKind
+from pdinference_advise.simulation.engine import Limits
 
 CONFIG: Final[dict[str, Any]] = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,

@@ -20,8 +20,9 @@ from e2e.images import REPOSITORY
 
 VERSION_NUMBER: Final = r"\d+\.\d+\.\d+"
 PLACES: Final[Mapping[str, str]] = {
-    "pyproject.toml": r'^version = "',
-    "uv.lock": r'^name = "pdinference"\nversion = "',
+    "pyproject.toml": r'^version = "|"pdinference-advise==',
+    "operator/advise/pyproject.toml": r'^version = "|"pdinference==',
+    "uv.lock": r'^name = "pdinference(?:-advise)?"\nversion = "',
     "charts/pdinference-operator/Chart.yaml": r"^(version|appVersion): ",
     "examples/gitops/argocd/apps/operator.yaml": r"^ *targetRevision: ",
     "examples/gitops/argocd/fleet/operator.yaml": r"^ *values: {chart: ",

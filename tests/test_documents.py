@@ -13,7 +13,7 @@ import pytest
 from pdinference.planning.scaling.signals import Signal
 from tests.conftest import REPOSITORY
 
-_PACKAGE = REPOSITORY / "operator" / "pdinference"
+_PACKAGES = (REPOSITORY / "operator" / "pdinference", REPOSITORY / "operator" / "advise" / "pdinference_advise")
 _NOT_OURS = {".venv", ".uv", ".git", "node_modules", "build", "dist", "site"}
 _PAGES = sorted(page for page in REPOSITORY.rglob("*.md") if not _NOT_OURS & set(page.relative_to(REPOSITORY).parts))
 _FOR_DEVELOPERS = [
@@ -80,7 +80,7 @@ def exists(span: str) -> bool:
     if _TEST.fullmatch(span):
         return span in all_tests()
     if _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
-        return any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE))
+        return any((folder / span).exists() for folder in (REPOSITORY, *_PACKAGES))
     return True
 
 

@@ -59,10 +59,13 @@ def test_the_release_has_the_version(bumped: Path) -> None:
     assert release.version(bumped) == NEW
 
 
-def test_the_lock_file_changes_in_one_place(bumped: Path) -> None:
+def test_the_lock_file_changes_for_the_two_distributions_alone(bumped: Path) -> None:
     before, after = ((folder / "uv.lock").read_text(encoding="utf-8") for folder in (REPOSITORY, bumped))
-    own = '"pdinference"\nversion = "{}"'
-    assert after == before.replace(own.format(release.version()), own.format(NEW))
+    for name in ("pdinference", "pdinference-advise"):
+        own = f'"{name}"\nversion = "{{}}"'
+        assert before.count(own.format(release.version())) == 1
+        before = before.replace(own.format(release.version()), own.format(NEW))
+    assert after == before
 
 
 @pytest.mark.parametrize("number", ["0.2", "v0.2.0", "0.2.0-rc.1", "0.2.0\n"])

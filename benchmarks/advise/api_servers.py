@@ -15,20 +15,20 @@ from benchmarks.advise.predicted import SETTINGS, as_measured
 from benchmarks.llama import CONFIG
 from benchmarks.on_gpu.api_server import PROBES
 from benchmarks.on_gpu.loads import Load, load_of
-from pdinference.performance.api_server import server_times
 from pdinference.performance.calibration import calibration_of
 from pdinference.performance.devices import DEVICES, device_key
-from pdinference.performance.measurement import ServerWindow
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
 from pdinference.planning.memory.model.model_facts import model_facts
-from pdinference.simulation.api_servers import ApiServers
-from pdinference.simulation.arrangement import Arrangement, EngineKind
-from pdinference.simulation.arrivals import Arrival
-from pdinference.simulation.engine import Limits
-from pdinference.simulation.outcome import Outcome
-from pdinference.simulation.run import simulate
+from pdinference_advise.fitting.api_server import server_times
+from pdinference_advise.fitting.measurement import ServerWindow
+from pdinference_advise.simulation.api_servers import ApiServers
+from pdinference_advise.simulation.arrangement import Arrangement, EngineKind
+from pdinference_advise.simulation.arrivals import Arrival
+from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.outcome import Outcome
+from pdinference_advise.simulation.run import simulate
 
 _BLOCK: Final = 16
 _KV_TOKENS: Final = 400_000

@@ -10,7 +10,7 @@ from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.predicted import Times
 from benchmarks.advise.published import LOADS, Load
 from benchmarks.advise.published_predicted import built_of, layout_of, predicted
-from pdinference.advise.verdict import quicker
+from pdinference_advise.advice.verdict import quicker
 
 _SHORT: Final = {
     "NVIDIA-H100-80GB-HBM3": "H100",

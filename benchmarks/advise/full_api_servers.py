@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.advise.measured import FOURTH, THIRD, Load
 from benchmarks.advise.predicted import Times, arrangement_of, simulated
 from pdinference.performance.service import SERVICE
-from pdinference.simulation.api_servers import ApiServers
+from pdinference_advise.simulation.api_servers import ApiServers
 
 _MEASURED: Final = Path(__file__).parents[1] / "on_gpu" / "measured"
 _FILES: Final = {"defaults.loads": THIRD, "answers.loads": FOURTH}

@@ -12,7 +12,7 @@ from benchmarks.advise.errors import error_lines
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import arrangement_of, predicted_by
 from benchmarks.advise.shapes import own
-from pdinference.simulation.arrangement import Arrangement
+from pdinference_advise.simulation.arrangement import Arrangement
 
 
 def main() -> None:

@@ -12,10 +12,10 @@ from benchmarks.on_gpu import loads as on_gpu
 from pdinference.performance.transfer import NVLINK, TCP
 from pdinference.planning.memory.model.quantization import stated_quantization
 from pdinference.planning.memory.settings import Settings
-from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
-from pdinference.simulation.arrivals import Arrival
-from pdinference.simulation.outcome import Outcome
-from pdinference.simulation.run import simulate
+from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
+from pdinference_advise.simulation.arrivals import Arrival
+from pdinference_advise.simulation.outcome import Outcome
+from pdinference_advise.simulation.run import simulate
 
 _KV_BYTES: Final = 131_072
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from benchmarks.advise.predicted import Times, times_of
 from benchmarks.advise.published import MODELS, STEP_TOKENS, Engines, Load
-from pdinference.advise import engines as advise
-from pdinference.advise.layouts import Group, Layout
-from pdinference.advise.ways import parse_transports
 from pdinference.api.validation import validated
 from pdinference.planning.memory import Inputs, model_facts
-from pdinference.simulation.arrivals import Arrival
-from pdinference.simulation.run import simulate
+from pdinference_advise.advice import engines as advise
+from pdinference_advise.advice.layouts import Group, Layout
+from pdinference_advise.advice.ways import parse_transports
+from pdinference_advise.simulation.arrivals import Arrival
+from pdinference_advise.simulation.run import simulate
 
 _SEEDS: Final = 15
 _ALONE_S: Final = 60.0

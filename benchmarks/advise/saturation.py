@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.advise.measured import Load
 from benchmarks.advise.predicted import arrangement_of, as_measured
 from benchmarks.on_gpu.loads import load_of
-from pdinference.simulation.run import simulate
+from pdinference_advise.simulation.run import simulate
 
 _SEED: Final = 1
 

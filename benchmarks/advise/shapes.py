@@ -16,18 +16,18 @@ from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
 from benchmarks.on_gpu.loads import Load
 from pdinference.performance.calibration import calibration_of
-from pdinference.performance.calibration_file import request_times
 from pdinference.performance.devices import Device, device_of
-from pdinference.performance.fitting import fit
-from pdinference.performance.measurement import Measurement
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
 from pdinference.planning.memory.model.model_facts import model_facts
-from pdinference.simulation.api_servers import ApiServers
-from pdinference.simulation.arrangement import Arrangement, EngineKind
-from pdinference.simulation.engine import Limits
-from pdinference.simulation.run import simulate
+from pdinference_advise.fitting.calibration_file import request_times
+from pdinference_advise.fitting.fitting import fit
+from pdinference_advise.fitting.measurement import Measurement
+from pdinference_advise.simulation.api_servers import ApiServers
+from pdinference_advise.simulation.arrangement import Arrangement, EngineKind
+from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.run import simulate
 
 _FOLDER: Final = Path("benchmarks/on_gpu/measured")
 _PRODUCT: Final = "NVIDIA-H200"

@@ -12,10 +12,10 @@ from typing import Final
 
 from benchmarks.advise.measured import Load
 from benchmarks.advise.predicted import arrangement_of
-from pdinference.advise.workload.lengths import parse
-from pdinference.advise.workload.synthetic import RequestClass, Synthetic
-from pdinference.simulation.arrangement import Arrangement
-from pdinference.simulation.run import simulate
+from pdinference_advise.advice.workload.lengths import parse
+from pdinference_advise.advice.workload.synthetic import RequestClass, Synthetic
+from pdinference_advise.simulation.arrangement import Arrangement
+from pdinference_advise.simulation.run import simulate
 
 _HOUR_S: Final = 3600
 _PARTS: Final = 30

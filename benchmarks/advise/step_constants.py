@@ -16,12 +16,12 @@ from benchmarks.advise.predicted import SETTINGS
 from benchmarks.advise.shapes import measurement
 from benchmarks.llama import CONFIG, step_model
 from pdinference.performance.calibration import H200, Calibration
-from pdinference.performance.fitting import scaled
-from pdinference.performance.least_squares import Vector, least_squares
-from pdinference.performance.measurement import Measurement, Point, predicted
 from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference.planning.memory.model.quantization import stated_quantization
 from pdinference.planning.memory.settings import Settings
+from pdinference_advise.fitting.fitting import scaled
+from pdinference_advise.fitting.least_squares import Vector, least_squares
+from pdinference_advise.fitting.measurement import Measurement, Point, predicted
 
 _EARLIER: Final = measurement("llama-8b")
 _WHOLE: Final = measurement("llama-8b-0.33")

@@ -6,9 +6,9 @@ from typing import Final
 
 from benchmarks.advise.measured import SERIES, Load
 from benchmarks.advise.predicted import Times
-from pdinference.advise.verdict import Answer, quicker
 from pdinference.performance.calibration import Source
-from pdinference.performance.errors import ERRORS
+from pdinference_advise.advice.errors import ERRORS
+from pdinference_advise.advice.verdict import Answer, quicker
 
 _BAND: Final = ERRORS[Source.INTERPOLATED].whole_p50
 

@@ -2,5 +2,5 @@
 
     uv run --no-sync python -m benchmarks.autoscaling
 
-The simulator is the package's (`pdinference.simulation`); here are loads, other policies of scaling, and judgement.
+The simulator is that of `pdinference_advise.simulation`. Here are loads, the HPA, policies of scaling, and judgement.
 """

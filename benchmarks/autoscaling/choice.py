@@ -23,8 +23,8 @@ from benchmarks.autoscaling.traces import CHAT, DOCUMENT, Shape, Streams, Trace
 from benchmarks.llama import KV_TOKENS
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy
-from pdinference.simulation.clock import Clock
-from pdinference.simulation.fleet import Fleet
+from pdinference_advise.simulation.clock import Clock
+from pdinference_advise.simulation.fleet import Fleet
 
 _P_PODS = 4
 _P_BUSY = 0.85

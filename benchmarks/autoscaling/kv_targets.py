@@ -10,14 +10,14 @@ from itertools import product
 from statistics import mean
 
 from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling.hpa import Hpa, Target
 from benchmarks.autoscaling.policies import STATIC, Policy
 from benchmarks.autoscaling.run import Outcome, simulate
+from benchmarks.autoscaling.scaling import Scaler
 from benchmarks.autoscaling.traces import MEMORY_TRACES, TRACES, Trace
 from pdinference.api.names import Role
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import Signal
-from pdinference.simulation.hpa import Hpa, Target
-from pdinference.simulation.scaling import Scaler
 
 UNSEEN_SEEDS = (41, 42, 43, 44)
 """The target was chosen on seeds 1 to 3."""

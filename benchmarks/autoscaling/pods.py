@@ -9,7 +9,7 @@ from pdinference.performance.calibration import H200
 from pdinference.performance.transfer import NVLINK
 from pdinference.planning.memory import Inputs, model_facts, plan_role
 from pdinference.planning.memory.settings import settings_of
-from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
+from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
 
 _ON_H200 = {"accelerator": {"products": [H200.product]}}
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling.hpa import SYNC_SECONDS, Hpa, Target
+from benchmarks.autoscaling.scaling import Scaler, preset_hpa
+from benchmarks.autoscaling.signals import Metrics
 from pdinference.api.names import Role
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.scale_spec import RoleScale
 from pdinference.planning.scaling.signals import Signal
-from pdinference.simulation.hpa import SYNC_SECONDS, Hpa, Target
-from pdinference.simulation.scaling import Scaler, preset_hpa
-from pdinference.simulation.signals import Metrics
 
 RANGE = RoleScale(const.MIN_PODS, const.MIN_PODS, const.MAX_PODS)
 IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.pods import arrangement, prefill_seconds, token_seconds
 from benchmarks.autoscaling.policies import IN_FLIGHT_SECONDS, RANGE, STATIC, Policy
+from benchmarks.autoscaling.scaling import Autoscaler, Autoscaling, every, pod_seconds
+from benchmarks.autoscaling.signals import Metrics
 from benchmarks.autoscaling.traces import Streams, Trace
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.growth import fitted
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from pdinference.simulation.clock import Clock
-from pdinference.simulation.fleet import Fleet
-from pdinference.simulation.request import Request
-from pdinference.simulation.scaling import Autoscaler, Autoscaling, every, pod_seconds
-from pdinference.simulation.signals import Metrics
+from pdinference_advise.simulation.clock import Clock
+from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.request import Request
 
 SPEC = ScaleSpec(dict.fromkeys(ENGINE_ROLES, RANGE))
 """No ratio and no budget."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks.llama import KV_TOKENS
-from pdinference.simulation.arrivals import Arrival
+from pdinference_advise.simulation.arrivals import Arrival
 
 
 @dataclass(frozen=True, slots=True)

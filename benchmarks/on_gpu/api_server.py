@@ -20,8 +20,8 @@ import yaml
 
 from benchmarks.on_gpu.process_use import watched
 from benchmarks.on_gpu.servers import shape
-from pdinference.engine.scripts import calibrate
-from pdinference.engine.scripts.calibrate import Measuring, Metrics, Server
+from pdinference_advise.commands.calibrate import measure_steps
+from pdinference_advise.commands.calibrate.measure_steps import Measuring, Metrics, Server
 
 _PLAN: Final = Path("benchmarks/on_gpu/measured/defaults.yaml")
 _STREAMS: Final = (256, 192, 120)
@@ -54,7 +54,7 @@ def main() -> None:
         config = shape(**yaml.safe_load(_PLAN.read_text(encoding="utf-8"))["model"])
     os.environ |= _ENVIRONMENT
     start = time.monotonic()
-    with calibrate.started(arguments.vllm.split(), config, "", _STEP_TOKENS, arguments.port) as pid:
+    with measure_steps.started(arguments.vllm.split(), config, "", _STEP_TOKENS, arguments.port) as pid:
         _tell(f"vLLM took {time.monotonic() - start:.0f} s to start")
         try:
             server = Server(f"http://127.0.0.1:{arguments.port}", pid, config["vocab_size"])

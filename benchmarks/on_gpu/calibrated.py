@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.on_gpu.loads import Load, load_of, measure
-from pdinference.engine.scripts import calibrate
+from pdinference_advise.commands.calibrate import measure_steps
 
 _URL = "http://127.0.0.1:8000"
 
@@ -40,13 +40,13 @@ def main() -> None:
 
 
 def _measure(words: list[str], out: Path, loads: list[Load]) -> None:
-    options = calibrate._options(words)
+    options = measure_steps._options(words)
     config, start = json.loads(options.config), time.monotonic()
-    with calibrate.started(options.arguments, config, "", options.step_tokens, options.port) as pid:
+    with measure_steps.started(options.arguments, config, "", options.step_tokens, options.port) as pid:
         print(f"vLLM took {time.monotonic() - start:.0f} s to start", flush=True)
         try:
-            result = calibrate.measured(options, config, _URL, pid)
-            print(f"KV tokens: {calibrate.Server(_URL, pid, 1000).kv_tokens}", flush=True)
+            result = measure_steps.measured(options, config, _URL, pid)
+            print(f"KV tokens: {measure_steps.Server(_URL, pid, 1000).kv_tokens}", flush=True)
             Path(f"{out}.raw").write_text(json.dumps(result, separators=(",", ":")) + "\n", encoding="utf-8")
             print(f"measured after {time.monotonic() - start:.0f} s", flush=True)
             with Path(f"{out}.loads").open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):

@@ -15,7 +15,8 @@ _SENTENCE: Final = 400
 def command_page() -> str:
     """Every command with its arguments and options."""
     introduction = (
-        "`make setup` installs `pdinference` into `.venv/bin`; the operator's image has it, too. The commands "
+        "`make setup` installs `pdinference` into `.venv/bin`; the operator's image has it, too, but for `advise` and "
+        "`calibrate`, which are in the package pdinference-advise. The commands "
         "`run`, `router run`, `batch run`, `model fetch`, `model check` and `model inspect` are for the pods that the "
         "operator starts; the others are for people. `pdinference COMMAND --help` prints the same."
     )

@@ -11,7 +11,7 @@ from pdinference.performance.devices import DEVICES, device_of
 from pdinference.performance.step import StepModel, padded
 from pdinference.performance.work import Work
 from pdinference.planning.memory.gpus import gpu_memory
-from tests.simulation.llama import STEPS
+from tests.advise.simulation.llama import STEPS
 
 MIXTURE = replace(STEPS.work, expert_bytes=8e10, expert_flops=3.6e9, experts=128, experts_per_token=8)
 

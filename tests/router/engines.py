@@ -17,7 +17,8 @@ from pdinference.api.names import Role
 from pdinference.engine.connectors.handover import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
-from pdinference.router.pods import Observed, Pods
+from pdinference.router.pod import Observed
+from pdinference.router.pods import Pods
 from pdinference.router.run import Serving, Settings, serving
 
 ENGINE_LOGGER = "engine"

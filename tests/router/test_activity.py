@@ -1,7 +1,8 @@
 """How long a model has been idle."""
 
 from pdinference.router.activity import Activity
-from pdinference.router.pods import Observed, Pods
+from pdinference.router.pod import Observed
+from pdinference.router.pods import Pods
 from tests.router.engines import D, P
 
 BOTH = {name: Observed(name, name, role, "a:1", ready=True) for name, role in (("p", P), ("d", D))}

@@ -6,7 +6,8 @@ import os
 import pytest
 from multidict import CIMultiDict
 
-from pdinference.router.calls import POST, MalformedError, read_call
+from pdinference.router.calls import MalformedError, read_call
+from pdinference.router.endpoints import POST
 from tests.router.engines import Fleet, fleet
 from tests.router.hostile_bodies import bodies
 

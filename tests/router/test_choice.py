@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.router.busy import Busy
 from pdinference.router.calls import Call
 from pdinference.router.choice import policies, spare
-from pdinference.router.pods import Observed, Pod
+from pdinference.router.pod import Observed, Pod
 from tests.router.engines import D, P
 
 NAMES = get_args(RouterPolicy)

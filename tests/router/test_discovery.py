@@ -7,7 +7,8 @@ import pytest
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.router.discovery import Discovery, WatchEndedError
-from pdinference.router.pods import Observed, Pod, Pods
+from pdinference.router.pod import Observed, Pod
+from pdinference.router.pods import Pods
 from tests.controllers import owned
 from tests.router.engines import D, P
 

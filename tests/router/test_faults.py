@@ -11,7 +11,8 @@ from itertools import count, repeat
 
 from pdinference.api.names import METRIC_POD_FAULT, PodFault
 from pdinference.router.faults import MOST, PodFaults
-from pdinference.router.pods import Observed, Pod, Pods
+from pdinference.router.pod import Observed, Pod
+from pdinference.router.pods import Pods
 from tests.router import engines
 from tests.router.engines import D, Fleet, P, fleet
 from tests.waiting import LONG_S, until

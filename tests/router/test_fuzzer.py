@@ -18,7 +18,8 @@ from uuid import uuid4
 import pytest
 
 from pdinference.engine.connectors.handover import HANDOVERS, MEMBER, Prefill
-from pdinference.router.calls import GET, POST, Call
+from pdinference.router.calls import Call
+from pdinference.router.endpoints import GET, POST
 from pdinference.router.exchange import Exchange
 from pdinference.router.record import Record
 from pdinference.router.server import Limits

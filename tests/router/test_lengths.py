@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from pdinference.advise.workload.live import load, read_router
 from pdinference.api.names import METRIC_ANSWER_LENGTHS, METRIC_PROMPT_LENGTHS
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router import lengths, transfers
 from pdinference.router.transfers import Transfers
+from pdinference_advise.advice.workload.live import load, read_router
 from tests.router.engines import Engine, fleet
 
 PROMPT, ANSWER = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"

@@ -2,7 +2,7 @@
 
 from pdinference.api.names import Role
 from pdinference.router.links import Links
-from pdinference.router.pods import Observed, Pod
+from pdinference.router.pod import Observed, Pod
 
 PAUSE = 60.0
 

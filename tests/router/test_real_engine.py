@@ -16,7 +16,8 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
-from pdinference.router.pods import Observed, Pods
+from pdinference.router.pod import Observed
+from pdinference.router.pods import Pods
 from pdinference.router.run import Settings, serving
 from tests.ports import free_port
 from tests.router.hostile_bodies import GOOD, bodies

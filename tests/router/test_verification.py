@@ -25,7 +25,7 @@ from pdinference.router import canary, verification
 from pdinference.router.canary import Canary, Outcome, _judged
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Dispatcher, Rules
-from pdinference.router.pods import Admission
+from pdinference.router.pod import Admission
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.tracing import Tracer
 from pdinference.router.verification import Verifier

@@ -11,9 +11,7 @@ import yaml
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import Examination, examine
 from pdinference.cli.adapter_rules import adapter_rules_command
-from pdinference.cli.advise.command import advise_command
 from pdinference.cli.batch import batch_command
-from pdinference.cli.calibrate.command import calibrate_group
 from pdinference.cli.check import check_command
 from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
@@ -32,6 +30,7 @@ from pdinference.cli.output import say
 from pdinference.cli.pause import pause_command, resume_command
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
+from pdinference.cli.plugins import add_plugins
 from pdinference.cli.program import Program
 from pdinference.cli.requests.bench import bench_command
 from pdinference.cli.requests.chat import chat_command
@@ -178,10 +177,8 @@ main.add_command(restart_command)
 main.add_command(chat_command)
 main.add_command(bench_command)
 main.add_command(plan_command)
-main.add_command(advise_command)
 main.add_command(explain_command)
 main.add_command(doctor_command)
-main.add_command(calibrate_group)
 main.add_command(history_command)
 main.add_command(diff_command)
 main.add_command(undo_command)
@@ -195,3 +192,4 @@ main.add_command(batch_command)
 main.add_command(router_command)
 main.add_command(dashboard_command)
 main.add_command(completion_command)
+add_plugins(main)

@@ -16,7 +16,7 @@ from pdinference.engine.connectors.handover import HANDOVERS, WHOLE_REQUESTS
 
 if TYPE_CHECKING:
     from pdinference.router.keys import KeyLimits
-    from pdinference.router.pods import Observed
+    from pdinference.router.pod import Observed
 
 
 @click.group("router")
@@ -214,7 +214,7 @@ async def _nothing_to_discover() -> None:
 
 
 def _fixed(prefill: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
-    from pdinference.router.pods import Observed  # noqa: PLC0415
+    from pdinference.router.pod import Observed  # noqa: PLC0415
 
     roles = dict.fromkeys(prefill, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
     return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}

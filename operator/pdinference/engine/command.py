@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
+
+_SCRIPTS: Final = "pdinference.engine.scripts"
 
 EnvironmentVariable = dict[str, Any]
 """One entry of a container's `env`, as in the Kubernetes API."""
@@ -45,18 +47,18 @@ def secret_variable(name: str, secret: str, key: str) -> EnvironmentVariable:
 
 
 @cache
-def script(name: str) -> str:
-    """Source of a program or module in `engine/scripts`."""
-    return files("pdinference.engine").joinpath(f"scripts/{name}.py").read_text(encoding="utf-8")
+def script(name: str, package: str = _SCRIPTS) -> str:
+    """Source of a program or module that runs in vLLM's image."""
+    return files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
-def script_program(name: str) -> tuple[str, ...]:
-    """The words that run a program in `engine/scripts`; its arguments follow.
+def script_program(name: str, package: str = _SCRIPTS) -> tuple[str, ...]:
+    """The words that run such a program; its arguments follow.
 
     The image does not need to contain this package. A mounted file would need a ConfigMap, which the operator may not
     create.
     """
-    return ("python3", "-I", "-c", literal(script(name)))
+    return ("python3", "-I", "-c", literal(script(name, package)))
 
 
 def literal(text: str) -> str:

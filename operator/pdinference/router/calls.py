@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 
 from pdinference.engine.connectors.handover import MEMBER, TransferParams
 from pdinference.router.arguments import ARGUMENTS, ArgumentError, checked, is_internal
+from pdinference.router.endpoints import POST
 from pdinference.router.forms import FORM, FormError, rewritten
 from pdinference.router.replaced import STREAM_OPTIONS, replaced
 from pdinference.router.untrusted import PIECE, NotJsonError, decoded
@@ -20,39 +21,6 @@ REQUEST_ID: Final = "X-Request-Id"
 _ID_IN_BODY: Final = "/v1/responses"
 _BYTES_PER_TOKEN: Final = 4
 """Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
-
-
-POST: Final[Mapping[str, tuple[str, ...]]] = {
-    "/v1/chat/completions": ("max_tokens", "max_completion_tokens"),
-    "/v1/completions": ("max_tokens",),
-    "/v1/responses": ("max_output_tokens",),
-    "/v1/messages": ("max_tokens",),
-    **dict.fromkeys(
-        (
-            "/v1/messages/count_tokens",
-            "/v1/embeddings",
-            "/v1/audio/transcriptions",
-            "/v1/audio/translations",
-            "/v1/score",
-            "/v1/rerank",
-            "/v2/rerank",
-            "/score",
-            "/rerank",
-            "/classify",
-            "/pooling",
-            "/tokenize",
-            "/detokenize",
-        ),
-        (),
-    ),
-}
-"""Endpoints of requests with a body, and the members that limit the number of generated tokens. With such members, a
-request is split into prefill and decode; without them, D answers alone. All other endpoints, such as those that load
-adapters or profile, are refused."""
-GET: Final = frozenset({"/v1/models", "/version"})
-
-FORMS: Final = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
-"""Endpoints whose body is a form."""
 _JSON: Final = "application/json"
 
 _PROMPTS: Final = "/v1/completions"

@@ -26,7 +26,7 @@ from pdinference.router.calls import REQUEST_ID, Call
 from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange, members
-from pdinference.router.pods import Pod
+from pdinference.router.pod import Pod
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.transfers import Counts, fetch_metrics, read_counts
 

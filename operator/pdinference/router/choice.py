@@ -7,7 +7,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from pdinference.api.names import Role
-from pdinference.router.pods import Pod
+from pdinference.router.pod import Pod
 
 
 class RequestView(Protocol):

@@ -18,7 +18,7 @@ import aiohttp
 
 from pdinference.router.calls import Call
 from pdinference.router.exchange import ENGINE_DIED, STALLED, PodFailure
-from pdinference.router.pods import Pod
+from pdinference.router.pod import Pod
 from pdinference.router.record import Record
 
 _MOST: Final = 2

@@ -11,7 +11,8 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.pod_owner import is_of_workload
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import POD
-from pdinference.router.pods import Observed, Pods
+from pdinference.router.pod import Observed
+from pdinference.router.pods import Pods
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0

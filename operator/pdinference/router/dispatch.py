@@ -38,7 +38,8 @@ from pdinference.router.exchange import (
     transfer_params,
 )
 from pdinference.router.links import Links, linked
-from pdinference.router.pods import Pod, Pods
+from pdinference.router.pod import Pod
+from pdinference.router.pods import Pods
 from pdinference.router.record import Record
 
 _LOG = logging.getLogger(__name__)

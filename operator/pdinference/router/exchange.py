@@ -15,7 +15,7 @@ from pdinference.engine.connectors.handover import TransferParams
 from pdinference.router import tracing
 from pdinference.router.events import problem_at_the_beginning, problem_in
 from pdinference.router.hops import is_answer
-from pdinference.router.pods import Pod
+from pdinference.router.pod import Pod
 from pdinference.router.room import ClientAnswers
 from pdinference.router.untrusted import NotJsonError, check_values, decoded
 
@@ -98,7 +98,7 @@ class Stream:
         """
         with self._exchange.marked(), self._exchange.failures():
             while chunk := await self._response.content.readany():
-                self.pod.heard()
+                self.pod.heard(asyncio.get_running_loop().time())
                 yield chunk
 
     def died(self) -> PodFailure:
@@ -234,7 +234,7 @@ class Exchange:
             raise PodFailure("unframed_answer")
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
-            self.pod.heard()
+            self.pod.heard(asyncio.get_running_loop().time())
             self.waits_for_kv_cache = False
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first:
@@ -255,7 +255,7 @@ class Exchange:
         found = bytearray()
         await self._hold(response.content_length or 0, longest)  # answers must not wait half held
         async for chunk in response.content.iter_any():
-            self.pod.heard()
+            self.pod.heard(asyncio.get_running_loop().time())
             await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)

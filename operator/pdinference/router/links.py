@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from pdinference.router.pods import Pod
+from pdinference.router.pod import Pod
 
 _PAUSE_S: Final = 60.0
 

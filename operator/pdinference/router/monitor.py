@@ -20,7 +20,8 @@ from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.exchange import NO_KV_CACHE
-from pdinference.router.pods import Pod, Pods
+from pdinference.router.pod import Pod
+from pdinference.router.pods import Pods
 from pdinference.router.transfers import fetch_metrics
 
 _PROBES: Final = 3

@@ -1,164 +1,18 @@
-"""The P and D pods of the revision, and what the router has sent them.
-
-Engines that share a pod (the path HostLocal) are pods of their own here.
-"""
+"""The P and D pods of the revision that can get a request now, and waiting for one."""
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import IntEnum
-from itertools import count
-from typing import Final, Protocol
-from weakref import WeakKeyDictionary
+from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
-from pdinference.router.busy import Busy
+from pdinference.router.pod import Admission, Observed, Pod
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
 _LOST: Final = 2
 """Failures in a row after which an admitted D pod keeps no requests from others. A request is lost after three."""
-_TURNS: Final = count(1)
-
-
-class Admission(IntEnum):
-    """Whether requests go to a D pod. The verifier decides that, if a canary is required."""
-
-    HELD = 0
-    """No canary of its process has passed."""
-    ON_TRUST = 1
-    """Its revision serves, and nothing is known against it: its canary waits for P, or P fails its canaries."""
-    PROVEN = 2
-    """A canary of its process has passed, or it has served."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """A pod as the API server has it.
-
-    Attributes:
-        address: Host and port of vLLM; empty before the pod has an address.
-        ready: Whether it is ready and not terminating.
-        group: KV cache gets from P to D within a group alone. Empty for pods with one engine, which all reach another.
-        restarts: How often its container has been started again.
-    """
-
-    uid: str
-    name: str
-    role: Role
-    address: str
-    ready: bool
-    group: str = ""
-    restarts: int = 0
-
-
-class UnderWay(Protocol):
-    """A request that was sent to a pod."""
-
-    @property
-    def began_at(self) -> float:
-        """When it was sent, on the clock of the event loop."""
-
-    @property
-    def waits_for_kv_cache(self) -> bool:
-        """Whether D may still be reading the KV cache of its prompt from P."""
-
-    @property
-    def stream(self) -> bool:
-        """Whether its first byte comes with the first token, and not with the last one."""
-
-    def abort(self, reason: str) -> None:
-        """End it as a failure of the pod."""
-
-
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class Pod:
-    """A pod, and what the router knows of it from its own requests.
-
-    Attributes:
-        tokens: Estimated prompt tokens of the requests that are under way.
-        under_way: These requests.
-        turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
-        prompts: How busy a P pod is with prompts.
-        heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
-        answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
-        failures: Failures since the last success.
-        paused_until: Before this time it gets no requests, because it has failed.
-        fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
-            container are ready while one of them is, and /health does not reach the engine.
-        admission: Whether requests go to it, if it is a D pod.
-        company: By request: how many others there were when the pod failed one of them.
-    """
-
-    observed: Observed
-    tokens: int = 0
-    under_way: set[UnderWay] = field(default_factory=set)
-    turn: int = 0
-    prompts: Busy = field(default_factory=Busy)
-    heard_at: float = 0.0
-    answered_at: float = 0.0
-    failures: int = 0
-    paused_until: float = 0.0
-    fault: PodFault | None = None
-    admission: Admission = Admission.HELD
-    company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
-
-    @property
-    def admitted(self) -> bool:
-        """Whether it is a D pod that requests go to."""
-        return self.admission is not Admission.HELD
-
-    @property
-    def withdrawn(self) -> bool:
-        """Whether it gets no requests until it answers a probe."""
-        return self.fault in {PodFault.REFUSES, PodFault.HUNG}
-
-    @property
-    def url(self) -> str:
-        """Where vLLM listens, without a path."""
-        return f"http://{self.observed.address}"
-
-    @property
-    def requests(self) -> int:
-        """Number of requests that are under way."""
-        return len(self.under_way)
-
-    @contextmanager
-    def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
-        """Count a request for as long as it is under way."""
-        if not self.under_way:
-            self.heard()
-        self.under_way.add(request)
-        self.turn = next(_TURNS)
-        self.tokens += tokens
-        try:
-            yield
-        finally:
-            self.tokens -= tokens
-            self.under_way.discard(request)
-
-    def heard(self) -> None:
-        """Note that it sent something."""
-        self.heard_at = asyncio.get_running_loop().time()
-
-    def failed_one(self, request: UnderWay) -> int:
-        """Note that it failed one of its requests; the others may follow. How many others it had then.
-
-        Args:
-            request: The request.
-        """
-        others = len(self.under_way) - 1
-        for one in self.under_way:
-            self.company[one] = max(others, self.company.get(one, 0))
-        return self.company.get(request, 0)
-
-    def lost(self, reason: str) -> None:
-        """End all requests to it."""
-        for request in tuple(self.under_way):
-            request.abort(reason)
 
 
 class Pods:

@@ -18,9 +18,10 @@ from pdinference.api.names import HEADER_SHOULD_RETRY, Role
 from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies
-from pdinference.router.calls import FORMS, GET, POST, REQUEST_ID, Call, MalformedError, read_call, read_form
+from pdinference.router.calls import REQUEST_ID, Call, MalformedError, read_call, read_form
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
+from pdinference.router.endpoints import FORMS, GET, POST
 from pdinference.router.errors import problem
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods

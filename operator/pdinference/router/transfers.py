@@ -24,7 +24,8 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 from pdinference.router import lengths
-from pdinference.router.pods import Pod, Pods
+from pdinference.router.pod import Pod
+from pdinference.router.pods import Pods
 
 _ROUND_S: Final = 1.0
 _BUSY_S: Final = 10.0

@@ -26,7 +26,8 @@ from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer import FAULTS
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.links import linked
-from pdinference.router.pods import Admission, Pod, Pods
+from pdinference.router.pod import Admission, Pod
+from pdinference.router.pods import Pods
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_S: Final = 60.0

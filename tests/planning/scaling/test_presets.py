@@ -1,10 +1,10 @@
 import pytest
 
+from benchmarks.autoscaling.hpa import replicas_for
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.decode_load import DecodeWindow
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import Signal
-from pdinference.simulation.hpa import replicas_for
 
 
 @pytest.mark.parametrize("role", ENGINE_ROLES)

@@ -1,0 +1,1 @@
+"""Commands that join `pdinference` by entry points."""

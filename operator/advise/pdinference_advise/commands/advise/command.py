@@ -1,0 +1,166 @@
+"""The command `pdinference advise`."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from pdinference.api.validation import validated
+from pdinference.cli.documents import one_document, problems_reported
+from pdinference.cli.file_options import file_option
+from pdinference.cli.history.live import live_options
+from pdinference.cli.model_inputs import ModelOptions, model_options
+from pdinference.cli.option_types import NumberRange
+from pdinference.cli.plain_yaml import PlainDumper
+from pdinference_advise.commands.advise.load import LoadOptions, load_options
+from pdinference_advise.commands.calibrate.files import read_calibration
+
+if TYPE_CHECKING:
+    from pdinference.cluster.client import Json
+    from pdinference.planning.objectives import Objectives as StatedObjectives
+    from pdinference_advise.advice.advice import Advice, Question
+    from pdinference_advise.advice.objectives import Objectives
+
+
+@click.command("advise")
+@file_option()
+@click.option("--gpus", metavar="NxPRODUCT", multiple=True, required=True, help="Such as 8xH100; repeatable.")
+@click.option("--price", "prices", metavar="PRODUCT=PRICE", multiple=True, help="Of a GPU for an hour: H100=2.5.")
+@click.option(
+    "--transport", "transports", metavar="WAY", multiple=True,
+    help="nvlink, tcp, rdma=40GB/s, or the GB/s of the network; repeatable.  [default: nvlink and tcp]",
+)  # fmt: skip
+@click.option(
+    "--calibration", "calibrations", type=click.File(encoding="utf-8"), multiple=True,
+    help="Of a product, by `pdinference calibrate`; repeatable.",
+)  # fmt: skip
+@click.option("--ttft", metavar="TIME", help="Objective for the time to the first token, such as 500ms.")
+@click.option("--itl", metavar="TIME", help="Objective for the mean time per output token of an answer: 30ms.")
+@click.option(
+    "--percentile", type=NumberRange(50, 99.9),
+    help="Percent of the requests that should keep each objective.  [default: of the resource, or 99]",
+)  # fmt: skip
+@click.option(
+    "--objective", "of_kinds", metavar="CLASS:ttft=TIME,itl=TIME", multiple=True, help="Of one class; repeatable."
+)
+@live_options
+@load_options
+@model_options
+@click.option("--jobs", type=click.IntRange(1, 64), help="Processes.  [default: one for each core]")
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write TTFT and ITL over rate: .svg, .png."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
+    help="yaml: the resource alone.",
+)  # fmt: skip
+def advise_command(
+    *,
+    source: IO[str],
+    load: LoadOptions,
+    model: ModelOptions,
+    jobs: int | None,
+    plot: Path | None,
+    output: str,
+    **wishes: Any,
+) -> None:
+    """Predict whether to split a model into P and D on your GPUs, how, and what to expect.
+
+    FILE is a PDInference, whose replicas, parallelism, products, mode and path are varied. The load, the objectives and
+    the GPUs come from options. Nothing is read from or written to a cluster, except with --live.
+    """
+    from pdinference_advise.advice.problem import AdviceError  # noqa: PLC0415 - the import of the simulation is slow
+    from pdinference_advise.advice.workload.bounds import WorkloadError  # noqa: PLC0415
+
+    if plot is not None:
+        from pdinference_advise.commands.advise.plot import require_plotting  # noqa: PLC0415
+
+        require_plotting(plot)
+    document = one_document(source)
+    try:
+        question = _question(document, source.name, load, model, _Wishes(**wishes))
+        advice = _answer(question, jobs, plot)
+    except (AdviceError, WorkloadError) as error:
+        raise click.ClickException(str(error)) from None
+    _print(advice, output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """Options for the GPUs, the ways between them, and the objectives."""
+
+    gpus: tuple[str, ...]
+    prices: tuple[str, ...]
+    transports: tuple[str, ...]
+    calibrations: tuple[IO[str], ...]
+    ttft: str | None
+    itl: str | None
+    percentile: float | None
+    of_kinds: tuple[str, ...]
+
+
+def _question(document: "Json", file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> "Question":
+    from pdinference.planning.objectives import Objectives  # noqa: PLC0415
+    from pdinference_advise.advice.advice import Question, fitting  # noqa: PLC0415
+    from pdinference_advise.advice.offer import parse_offer  # noqa: PLC0415
+    from pdinference_advise.advice.ways import parse_transports  # noqa: PLC0415
+
+    with problems_reported(document, file):
+        resource = validated(document)
+    own = tuple(read_calibration(file) for file in wishes.calibrations)
+    offer = parse_offer(
+        wishes.gpus, wishes.prices, memory_known=model.memory is not None, calibrated=(file.product for file in own)
+    )
+    ways = parse_transports(wishes.transports)
+    requests = load.read(resource.metadata.name)
+    kinds = {arrival.kind for arrival in requests.arrivals} - {""}
+    objectives = _objectives(wishes, Objectives.of(resource.spec.objectives), kinds)
+    facts = model.inputs(resource, (document.get("status") or {}).get("model"))
+    peak = load.peak(requests)
+    return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
+
+
+def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[str]) -> "Objectives":
+    """Those of the options, or else of the resource, whose percentile an option may replace."""
+    from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, objectives_of, parse_objectives  # noqa: PLC0415
+
+    if stated is None or wishes.ttft or wishes.itl or wishes.of_kinds:
+        return parse_objectives(
+            wishes.ttft, wishes.itl, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds
+        )
+    found = objectives_of(stated)
+    return replace(found, percentile=wishes.percentile or found.percentile)
+
+
+def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advice":
+    from pdinference_advise.advice.advice import advise  # noqa: PLC0415
+    from pdinference_advise.commands.advise.processes import cores, simulations  # noqa: PLC0415
+
+    with simulations(question.peak, question.objectives, jobs or cores()) as simulate:
+        advice = advise(question, simulate, expect=simulate.expect)
+        if plot is not None:
+            from pdinference_advise.commands.advise.plot import draw  # noqa: PLC0415
+
+            draw(advice, simulate, plot)
+    return advice
+
+
+def _print(advice: "Advice", output: str) -> None:
+    if output == "json":
+        from pdinference_advise.advice.as_json import as_json  # noqa: PLC0415
+
+        json.dump(as_json(advice), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return
+    resource = yaml.dump(advice.document(), Dumper=PlainDumper, sort_keys=False, width=120)
+    if output == "table":
+        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+        from pdinference_advise.commands.advise.table import print_advice  # noqa: PLC0415 - the import of Rich is slow
+
+        print_advice(advice, resource, plan_console())
+        return
+    sys.stdout.write(resource)

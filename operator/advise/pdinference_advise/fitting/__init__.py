@@ -1,0 +1,1 @@
+"""Constants of a device, from measured steps."""

@@ -1,0 +1,52 @@
+"""A client's request, as the simulation notes it and as the router's policies see it."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pdinference_advise.simulation.arrivals import Arrival
+
+_SESSIONS: Final = 200
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A client's request.
+
+    Attributes:
+        arrival: What came.
+        number: Its number among all requests, from 1.
+        first_at: When its first token came.
+        done_at: When its last one came; 0 before.
+        prefilled_at: When P had computed its prompt.
+        pulled_at: When D had its KV cache.
+    """
+
+    arrival: Arrival
+    number: int
+    first_at: float = 0.0
+    done_at: float = 0.0
+    prefilled_at: float = 0.0
+    pulled_at: float = 0.0
+
+    # What the router reads of a request that is under way at a pod, but not in a simulation:
+    began_at: ClassVar[float] = 0.0
+    stream: ClassVar[bool] = True
+    waits_for_kv_cache: ClassVar[bool] = False
+
+    @property
+    def body(self) -> bytes:
+        """The beginning of its trace, or one of its own."""
+        return b"%d" % (self.arrival.prefix[0] if self.arrival.prefix else -self.number)
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens."""
+        return self.arrival.prompt
+
+    @property
+    def session(self) -> str:
+        """Key of its session."""
+        return str(self.number % _SESSIONS)
+
+    def abort(self, reason: str) -> None:
+        """Never called: no simulated pod fails."""
