@@ -95,7 +95,7 @@ explore: setup ## Property tests and the fuzzers of hostile resources and reques
 	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py tests/router/test_fuzzer.py $(ARGS)
 
 .PHONY: mutants
-mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollout memory.split'
+mutants: setup ## Mutation tests of the planner: make mutants ARGS='planning.rollout memory.split'
 	@$(UV) sync --quiet --frozen --group mutants
 	$(RUN) python -m tests.mutants $(ARGS)
 

@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
+from pdinference.memory.model.model_facts import model_facts
+from pdinference.memory.settings import Settings
 from pdinference.performance.calibration import H200, Calibration, calibration_of
 from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
-from pdinference.planning.memory.model.model_facts import model_facts
-from pdinference.planning.memory.settings import Settings
 from pdinference_advise.simulation.arrangement import EngineKind
 from pdinference_advise.simulation.engine import Limits
 

@@ -1,6 +1,6 @@
-"""Mutation runs: reports small changes of the planning code that no test detects.
+"""Mutation runs: reports small changes of the planner that no test detects.
 
-    make mutants ARGS='rollout memory.split'     # modules or packages of pdinference.planning; without any: all of it
+    make mutants ARGS='planning.rollout memory.split'     # modules or packages; without any: planning and memory
 
 mutmut makes the mutants and runs, for each, the tests that call the changed function. It does so in a copy of the tree
 (build/mutants), where operator/ is called src/, as mutmut expects. It changes neither module-level values nor functions
@@ -19,21 +19,23 @@ from rich.console import Console
 
 REPOSITORY = Path(__file__).parent.parent
 COPY = REPOSITORY / "build" / "mutants"
-PLANNING = "pdinference/planning"
+PLANNER = ("planning", "memory")
 
 
 def main() -> None:
     """Run the mutants of some modules; print survivors and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="For example rollout, scaling or memory.split.")
-    parser.add_argument("--tests", nargs="+", default=["tests/planning"], help="Where the tests are.")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="For example planning.rollout or memory.")
+    parser.add_argument(
+        "--tests", nargs="+", default=[f"tests/{package}" for package in PLANNER], help="Where the tests are."
+    )
     parser.add_argument("--processes", type=int, default=1, help="Mutants that run at a time.")
     options = parser.parse_args()
     copy_tree()
-    files = [pattern(module) for module in options.modules]
+    files = [pattern(module) for module in options.modules or PLANNER]
     if missing := [file for file in files if not list(COPY.glob(file))]:
-        parser.error(f"{', '.join(missing)}: no such module. Use names below pdinference.planning.")
-    configure(files or [f"src/{PLANNING}/*"], options.tests)
+        parser.error(f"{', '.join(missing)}: no such module. Use names below pdinference.")
+    configure(files, options.tests)
     if mutmut("run", "--max-children", str(options.processes)).returncode:
         sys.exit("mutmut failed; its output is above.")
     report(mutmut("results", "--all", "true", quiet=True).stdout.splitlines())
@@ -41,7 +43,7 @@ def main() -> None:
 
 def pattern(module: str) -> str:
     """The file of a module, or all files of a package."""
-    path = f"src/{PLANNING}/{module.replace('.', '/')}"
+    path = f"src/pdinference/{module.replace('.', '/')}"
     return f"{path}/*" if (COPY / path).is_dir() else f"{path}.py"
 
 
@@ -85,7 +87,7 @@ def report(lines: Iterable[str]) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for line in lines:
         name, _, status = line.strip().partition(": ")
-        module = name.rpartition(".")[0].removeprefix("pdinference.planning.")
+        module = name.rpartition(".")[0].removeprefix("pdinference.")
         counts[module]["killed" if status in {"killed", "timeout"} else status] += 1
         if status == "survived":
             console.print(mutmut("show", name, quiet=True).stdout)

@@ -7,10 +7,10 @@ import pytest
 
 from e2e.reference import pages
 from e2e.reference.conditions import known
+from e2e.reference.event_reasons import OF_INFERENCE
 from e2e.reference.llms import SUMMARIES, llms_text
 from e2e.reference.reasons import OF_BATCHES, OF_SCALERS, REASONS
 from pdinference.api.v1alpha1.conditions import INVALID
-from pdinference.planning.event_reasons import OF_INFERENCE
 from pdinference.planning.scaling.limited import LimitReason
 from tests.conftest import REPOSITORY, Golden
 

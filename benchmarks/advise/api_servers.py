@@ -15,12 +15,12 @@ from benchmarks.advise.predicted import SETTINGS, as_measured
 from benchmarks.llama import CONFIG
 from benchmarks.on_gpu.api_server import PROBES
 from benchmarks.on_gpu.loads import Load, load_of
+from pdinference.memory.model.model_facts import model_facts
 from pdinference.performance.calibration import calibration_of
 from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
-from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference_advise.fitting.api_server import server_times
 from pdinference_advise.fitting.measurement import ServerWindow
 from pdinference_advise.simulation.api_servers import ApiServers

@@ -9,9 +9,9 @@ from typing import Final
 from benchmarks.advise.measured import Load
 from benchmarks.llama import engine_kind
 from benchmarks.on_gpu import loads as on_gpu
-from pdinference.performance.transfer import NVLINK, TCP
-from pdinference.planning.memory.model.quantization import stated_quantization
-from pdinference.planning.memory.settings import Settings
+from pdinference.memory.model.quantization import stated_quantization
+from pdinference.memory.settings import Settings
+from pdinference.performance.links import NVLINK, TCP
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.outcome import Outcome

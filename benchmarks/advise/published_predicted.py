@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.advise.predicted import Times, times_of
 from benchmarks.advise.published import MODELS, STEP_TOKENS, Engines, Load
 from pdinference.api.validation import validated
-from pdinference.planning.memory import Inputs, model_facts
+from pdinference.memory import Inputs, model_facts
 from pdinference_advise.advice import engines as advise
 from pdinference_advise.advice.layouts import Group, Layout
 from pdinference_advise.advice.ways import parse_transports

@@ -15,12 +15,12 @@ from typing import Any, Final
 from benchmarks.advise.errors import METRICS, error_lines
 from benchmarks.advise.predicted import SETTINGS, as_measured, times_of
 from benchmarks.on_gpu.loads import Load
+from pdinference.memory.model.model_facts import model_facts
 from pdinference.performance.calibration import calibration_of
 from pdinference.performance.devices import Device, device_of
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
-from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference_advise.fitting.calibration_file import request_times
 from pdinference_advise.fitting.fitting import fit
 from pdinference_advise.fitting.measurement import Measurement

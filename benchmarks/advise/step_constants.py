@@ -15,10 +15,10 @@ from typing import Final
 from benchmarks.advise.predicted import SETTINGS
 from benchmarks.advise.shapes import measurement
 from benchmarks.llama import CONFIG, step_model
+from pdinference.memory.model.model_facts import model_facts
+from pdinference.memory.model.quantization import stated_quantization
+from pdinference.memory.settings import Settings
 from pdinference.performance.calibration import H200, Calibration
-from pdinference.planning.memory.model.model_facts import model_facts
-from pdinference.planning.memory.model.quantization import stated_quantization
-from pdinference.planning.memory.settings import Settings
 from pdinference_advise.fitting.fitting import scaled
 from pdinference_advise.fitting.least_squares import Vector, least_squares
 from pdinference_advise.fitting.measurement import Measurement, Point, predicted

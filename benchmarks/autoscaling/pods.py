@@ -5,10 +5,10 @@ from functools import cache
 from benchmarks.llama import CONFIG, KV_TOKENS, engine_kind
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.memory import Inputs, model_facts, plan_role
+from pdinference.memory.settings import settings_of
 from pdinference.performance.calibration import H200
-from pdinference.performance.transfer import NVLINK
-from pdinference.planning.memory import Inputs, model_facts, plan_role
-from pdinference.planning.memory.settings import settings_of
+from pdinference.performance.links import NVLINK
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
 
 _ON_H200 = {"accelerator": {"products": [H200.product]}}

@@ -10,7 +10,7 @@ from pdinference.loadmetrics.baselines import Baselines
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
-from pdinference.planning.observed import KvCache
+from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from pdinference_advise.simulation.clock import Clock
 from pdinference_advise.simulation.fleet import Fleet

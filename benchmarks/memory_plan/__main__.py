@@ -26,9 +26,9 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.cli.plan.model_files import read_model
-from pdinference.planning.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
-from pdinference.planning.memory.weights.checkpoint import Headers, StoredFiles
-from tests.planning.memory.sizes import parameters
+from pdinference.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
+from pdinference.memory.weights.checkpoint import Headers, StoredFiles
+from tests.memory.sizes import parameters
 
 _CAPACITY = re.compile(
     r"KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"

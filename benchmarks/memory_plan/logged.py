@@ -6,7 +6,7 @@ prints the table of `benchmarks/memory_plan/starts/`. With a log, its start alon
 
     uv run python -m benchmarks.memory_plan.logged --log vllm.log --config config.json --resource pdinference.yaml
 
-Each start is a folder with config.json, resource.yaml (D is planned) and log.json. `tests/planning/memory/
+Each start is a folder with config.json, resource.yaml (D is planned) and log.json. `tests/memory/
 test_logged_starts.py` holds the plan to them.
 """
 
@@ -25,8 +25,8 @@ from rich.table import Table
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
-from pdinference.planning.memory import Inputs, RolePlan, model_facts, plan_role
-from pdinference.planning.memory.figures import GIB
+from pdinference.memory import Inputs, RolePlan, model_facts, plan_role
+from pdinference.memory.figures import GIB
 
 STARTS = Path(__file__).with_name("starts")
 _LARGEST_LOG, _LARGEST_FILE = 64 * 2**20, 2**20

@@ -2,9 +2,9 @@
 
 from typing import Final, get_args
 
+from e2e.reference.event_reasons import OF_INFERENCE
 from e2e.reference.markdown import code, page, table
 from pdinference.api.v1alpha1.batch import BatchPhase
-from pdinference.planning.event_reasons import OF_INFERENCE
 
 _PHASES: Final = ", ".join(code(phase) for phase in get_args(BatchPhase))
 

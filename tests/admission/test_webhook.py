@@ -16,7 +16,7 @@ from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.cli import main
 from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 
 Json = dict[str, Any]
 Make = Callable[..., Json]

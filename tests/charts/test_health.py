@@ -27,8 +27,8 @@ from pdinference.api.v1alpha1.conditions import (
     ConditionType,
     Truth,
 )
+from pdinference.memory import NO_VERDICT
 from pdinference.planning.batch import BatchStatusInputs, build_batch_status, invalid_batch_status
-from pdinference.planning.memory import NO_VERDICT
 from pdinference.planning.observed import Failure, JobState, PodProblem, PodSummary
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, left_alone_status

@@ -12,9 +12,9 @@ from pdinference.api.validation import Problem
 from pdinference.checks import Examination, examine
 from pdinference.checks.decode_room import more_room
 from pdinference.manifests import RenderSettings
-from pdinference.planning.memory import Inputs, instance, model_facts, plan_role, stated_memory
+from pdinference.memory import Inputs, instance, model_facts, plan_role, stated_memory
 from tests.conftest import REPOSITORY, example_documents
-from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_1B, LLAMA_2_70B, LLAMA_8B
+from tests.memory.configs import DEEPSEEK_V2_LITE, LLAMA_1B, LLAMA_2_70B, LLAMA_8B
 
 Make = Callable[..., dict[str, Any]]
 A100 = {"products": ["NVIDIA-A100-SXM4-80GB"]}

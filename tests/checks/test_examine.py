@@ -10,7 +10,7 @@ from pdinference.checks import Examination, examine
 from pdinference.manifests import RenderSettings
 from tests.checks.wrong_specs import WRONG, Wrong
 from tests.conftest import EXAMPLES, example_documents
-from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, MIXTRAL, QWEN_7B
+from tests.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, MIXTRAL, QWEN_7B
 
 Make = Callable[..., dict[str, Any]]
 H200 = {"accelerator": {"products": ["NVIDIA-H200"]}}

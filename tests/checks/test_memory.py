@@ -12,8 +12,8 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks import Examination, examine
 from pdinference.checks.remedies import larger_devices
 from pdinference.manifests import RenderSettings
-from pdinference.planning.memory.gpus import gpu_memory
-from tests.planning.memory.configs import DEEPSEEK_V3, GEMMA2_9B, LLAMA_1B, LLAMA_8B, LLAMA_70B, QWEN3_30B_A3B, QWEN_14B
+from pdinference.memory.gpus import gpu_memory
+from tests.memory.configs import DEEPSEEK_V3, GEMMA2_9B, LLAMA_1B, LLAMA_8B, LLAMA_70B, QWEN3_30B_A3B, QWEN_14B
 
 Make = Callable[..., dict[str, Any]]
 L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}

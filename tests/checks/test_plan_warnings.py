@@ -8,9 +8,9 @@ import pytest
 from benchmarks.memory_plan.logged import starts
 from pdinference.checks.model_shape import model_problems
 from pdinference.checks.plan_warnings import plan_warnings
-from pdinference.planning.memory import Inputs, model_facts, plan_role
-from tests.planning.memory.configs import LLAMA_8B, Config
-from tests.planning.memory.plans import H200, spec
+from pdinference.memory import Inputs, model_facts, plan_role
+from tests.memory.configs import LLAMA_8B, Config
+from tests.memory.plans import H200, spec
 
 HYBRID = next(start.config for start in starts() if start.name == "qwen3.8-27b-a100-0.28")
 TWO_KINDS: Config = {

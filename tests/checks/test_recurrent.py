@@ -8,7 +8,7 @@ import pytest
 from pdinference.admission.review import API_VERSION, reviewed
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 
 Make = Callable[..., dict[str, Any]]
 Json = dict[str, Any]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 
 SOURCE = {"source": {"path": "/models/tiny"}}
 KNOWN = {**SOURCE, "architecture": {"config": LLAMA_8B}}

@@ -16,7 +16,7 @@ from pdinference.api.validation import validated
 from pdinference.cli import main
 from tests.cli.served_cluster import ServedCluster
 from tests.conftest import EXAMPLES, REPOSITORY
-from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B, LLAMA_70B
+from tests.memory.configs import LLAMA_1B, LLAMA_8B, LLAMA_70B
 from tests.waiting import LONG_S
 
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"
@@ -312,7 +312,7 @@ def test_the_plan_needs_no_cluster_and_no_torch(config: Path) -> None:
         "import sys; from click.testing import CliRunner; from pdinference.cli import main;"
         f"CliRunner().invoke(main, ['plan', '-f', {str(LLAMA)!r}, '--model-config', {str(config)!r}]);"
         "print([m for m in ('kopf', 'kubernetes', 'aiohttp', 'torch', 'huggingface_hub') if m in sys.modules],"
-        " 'pdinference.planning.memory' in sys.modules)"
+        " 'pdinference.memory' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[] True"
 

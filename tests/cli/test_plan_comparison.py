@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pdinference.cli import main
 from tests.conftest import REPOSITORY, Golden
-from tests.planning.memory.configs import LLAMA_2_70B, LLAMA_8B
+from tests.memory.configs import LLAMA_2_70B, LLAMA_8B
 
 GOLDEN = Path(__file__).parent / "golden" / "plan"
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"

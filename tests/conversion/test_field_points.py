@@ -18,7 +18,7 @@ from pdinference.conversion import (
 )
 from pdinference.conversion.gpu_labels import _BY_LABEL, _INSTANCES
 from pdinference.conversion.roles import pair_of as pair
-from pdinference.planning.memory.gpus import gpu_memory
+from pdinference.memory.gpus import gpu_memory
 
 
 def of(launches: list[Launch]) -> Conversion:

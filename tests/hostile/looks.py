@@ -19,7 +19,7 @@ from pdinference.cli.plan.table import print_plan
 from pdinference.engine.batch import Service
 from pdinference.manifests import KedaSettings, RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
-from pdinference.planning.memory import (
+from pdinference.memory import (
     Inputs,
     ModelFacts,
     UnusableConfigError,
@@ -28,7 +28,7 @@ from pdinference.planning.memory import (
     model_facts,
     plan_role,
 )
-from pdinference.planning.memory.model.quantization import quantization_of
+from pdinference.memory.model.quantization import quantization_of
 
 Document = dict[str, Any]
 SETTINGS = RenderSettings(keda=KedaSettings(prometheus="http://prometheus.monitoring:9090"))

@@ -5,7 +5,7 @@ from typing import Any
 from pdinference.api.v1alpha1.source import ModelSource
 from tests.hostile.entries import Entry
 from tests.hostile.seeds import planned, resource
-from tests.planning.memory.configs import LLAMA_8B, MIXTRAL, QWEN3_30B_A3B
+from tests.memory.configs import LLAMA_8B, MIXTRAL, QWEN3_30B_A3B
 
 _CONFIG = "spec.model.architecture.config"
 _UNKNOWN = "A member that does not fit is unknown, so the plan is unknown."

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from tests.conftest import REPOSITORY
-from tests.planning.memory import configs
+from tests.memory import configs
 
 Document = dict[str, Any]
 KINDS = {"PDInference", "PDBatch"}

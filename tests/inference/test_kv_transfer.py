@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from pdinference.api.names import Verification
-from pdinference.planning.transfer import Canary, Counted, TransferFacts
+from pdinference.planning.transfer_measurements import Canary, Counted, TransferFacts
 from tests.inference.world import CR, OWNER, Json, World
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 
 
 @pytest.fixture

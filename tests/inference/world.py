@@ -24,7 +24,7 @@ from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.transfer_measurements import TransferFacts
 from tests.cluster.fake_api import FakeApi
 from tests.controllers import pod_of
 

@@ -22,7 +22,7 @@ from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.webhook import Webhook
 from tests.integration.world import World
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 from tests.ports import free_port
 from tests.waiting import until
 

@@ -19,7 +19,7 @@ from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
 from tests.integration.calm import calm
 from tests.integration.operators import Operators
 from tests.integration.world import World
-from tests.planning.memory.configs import LLAMA_1B
+from tests.memory.configs import LLAMA_1B
 from tests.waiting import until
 
 REPOSITORY = "tiny/model"

@@ -9,7 +9,7 @@ from typing import Any
 from pdinference.loadmetrics.scraping.exposition import Exposition, Histogram, Reading
 from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad
-from pdinference.planning.observed import KvCache
+from pdinference.memory.observed import KvCache
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 IDLE = Reading(

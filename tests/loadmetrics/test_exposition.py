@@ -9,7 +9,7 @@ from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition, Hist
 from pdinference.loadmetrics.scraping.http_answer import HttpAnswer
 from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, measure
-from pdinference.planning.observed import KvCache
+from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from tests.loadmetrics.readings import RECORDED, START, reading
 

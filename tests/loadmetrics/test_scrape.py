@@ -16,7 +16,7 @@ from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.signals import measure
-from pdinference.planning.observed import KvCache
+from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from tests.controllers import owned
 from tests.http_server import served

@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.api.names import Verification
 from pdinference.loadmetrics.transfers import TransferExposition, TransferReading, TransferWindow, transfer_facts
-from pdinference.planning.transfer import Canary, Counted
+from pdinference.planning.transfer_measurements import Canary, Counted
 
 TEXT = """
 pdinference_router_kv_prompt_tokens_total{source="parameter"} 900

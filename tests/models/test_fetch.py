@@ -20,8 +20,8 @@ from pdinference.models.hubs.hugging_face import HuggingFaceHub
 from pdinference.models.manifest import check
 from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
+from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors
-from tests.planning.memory.configs import LLAMA_1B
 
 REPOSITORY = "tiny/model"
 WHERE = ("--hub=huggingFace", f"--repository={REPOSITORY}", "--revision=main")

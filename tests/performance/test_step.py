@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdinference.memory.gpus import gpu_memory
 from pdinference.performance.calibration import Source, calibration_of
 from pdinference.performance.devices import DEVICES, device_of
 from pdinference.performance.step import StepModel, padded
 from pdinference.performance.work import Work
-from pdinference.planning.memory.gpus import gpu_memory
 from tests.advise.simulation.llama import STEPS
 
 MIXTURE = replace(STEPS.work, expert_bytes=8e10, expert_flops=3.6e9, experts=128, experts_per_token=8)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from pdinference.memory import model_facts
 from pdinference.performance.work import NotCountedError, Work, work_of
-from pdinference.planning.memory import model_facts
-from tests.planning.memory import configs, newer_configs
-from tests.planning.memory.configs import Config
-from tests.planning.memory.plans import plan
+from tests.memory import configs, newer_configs
+from tests.memory.configs import Config
+from tests.memory.plans import plan
 
 _GEMMA_4: Config = {
     "model_type": "gemma4_text", "num_hidden_layers": 12, "hidden_size": 256, "intermediate_size": 512,

@@ -6,7 +6,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import DECODE_READY, PARAMETER_READY, READY
 from pdinference.planning.observed import PodProblem, PodSummary, SharedEngine
 from pdinference.planning.status import StatusInputs
-from pdinference.planning.transfer import Path
+from pdinference.planning.transfer_measurements import Path
 from tests.planning.statuses import SERVING, built, conditions, pod
 
 P, D = Role.PARAMETER, Role.DECODE

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.planning.memory import NO_VERDICT
+from pdinference.memory import NO_VERDICT
 from pdinference.planning.status import left_alone_status
 from pdinference.planning.transitions import transitions
 from tests.planning.statuses import NOW, SERVING, built, conditions

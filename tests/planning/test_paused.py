@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.v1alpha1.conditions import BY_NAME
-from pdinference.planning.memory import NO_VERDICT
+from pdinference.memory import NO_VERDICT
 from pdinference.planning.status import left_alone_status
 from pdinference.planning.transitions import transitions
 from tests.planning.rollouts import PULL, SECOND, with_decode

@@ -7,8 +7,8 @@ import pytest
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory
+from pdinference.memory import MemoryVerdict
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation

@@ -6,9 +6,9 @@ import pytest
 
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
-from pdinference.planning.transfer import Path
+from pdinference.planning.transfer_measurements import Path
 from tests.planning.statuses import NOW, SERVING, built, conditions
-from tests.planning.test_transfer import OVER_TCP, facts
+from tests.planning.test_transfer_measurements import OVER_TCP, facts
 
 SHARED = Path(gpus=True, reason="path is Auto, and hostLocal is set", decode_instances=2, parameter_instances=1)
 NETWORK = Path(gpus=True, reason="path is Network")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
-from pdinference.planning.memory.model.config import CONFIG_KEYS
+from pdinference.memory.model.config import CONFIG_KEYS
 from tests.conftest import EXAMPLES, allowing, example_documents
-from tests.planning.memory import configs
+from tests.memory import configs
 from tests.properties.specs import NASTY, SPECS, resource
 
 SETTINGS = RenderSettings(policy=allowing("/srv"))

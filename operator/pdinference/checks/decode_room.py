@@ -17,7 +17,7 @@ from pdinference.checks.remedies import (
     planned,
     rounded_length,
 )
-from pdinference.planning.memory import Inputs, RolePlan, fits, instance
+from pdinference.memory import Inputs, RolePlan, fits, instance
 
 _TIER = "64Gi"
 _TIER_FIELD = "decode.kvTiers.cpu.size"

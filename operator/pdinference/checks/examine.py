@@ -24,7 +24,7 @@ from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.policy import policy_problems
-from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.memory import NO_VERDICT, MemoryVerdict
 
 Known = Callable[[PDInference], Mapping[str, Any] | None]
 """Returns facts about a resource's model from outside the document, in the form of `status.model`."""

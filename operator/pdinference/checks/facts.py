@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import KnownAdapter
 from pdinference.api.validation import Problem
-from pdinference.planning.memory import (
+from pdinference.memory import (
     KnownWeights,
     ModelFacts,
     UnusableConfigError,

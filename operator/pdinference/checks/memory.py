@@ -11,8 +11,7 @@ from pdinference.checks.decode_room import room_warnings
 from pdinference.checks.facts import Facts
 from pdinference.checks.plan_warnings import plan_warnings
 from pdinference.checks.remedies import remedies
-from pdinference.planning.condition_changes import ROLE_WORDS
-from pdinference.planning.memory import (
+from pdinference.memory import (
     Figure,
     Inputs,
     MemoryVerdict,
@@ -25,8 +24,9 @@ from pdinference.planning.memory import (
     plan_role,
     ways_out,
 )
-from pdinference.planning.memory.figures import GIB
-from pdinference.planning.memory.moved import moved
+from pdinference.memory.figures import GIB
+from pdinference.memory.moved import moved
+from pdinference.planning.condition_changes import ROLE_WORDS
 
 _NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.of_the_resource(ways_out.SHAPE)}")
 

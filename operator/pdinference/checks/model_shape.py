@@ -7,7 +7,7 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.resource import FEWER_DECODE_RANKS
 from pdinference.api.validation import Problem
 from pdinference.checks.options import arguments_of
-from pdinference.planning.memory import ModelFacts, split_problems
+from pdinference.memory import ModelFacts, split_problems
 
 FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
 """Quantization methods by kernel name, as spec.model.quantization may also name a kernel."""

@@ -6,7 +6,7 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.model_shape import FAMILIES
 from pdinference.checks.options import arguments_of, version_of
-from pdinference.planning.memory import ModelFacts
+from pdinference.memory import ModelFacts
 
 _OTHER_CLASS = ("hf-overrides", "model-impl")
 """Options that can have vLLM load the model with another class."""

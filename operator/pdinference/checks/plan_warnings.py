@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from pdinference.api.names import Role
 from pdinference.api.validation import Problem
-from pdinference.planning.memory import RolePlan, ways_out
-from pdinference.planning.memory.kv import layer_token_bytes
-from pdinference.planning.memory.model.drafts import NO_CONFIG
+from pdinference.memory import RolePlan, ways_out
+from pdinference.memory.kv import layer_token_bytes
+from pdinference.memory.model.drafts import NO_CONFIG
 
 _WITHOUT_CACHE = ("medusa", "mlp_speculator")
 """Methods whose drafts are heads without layers that attend."""

@@ -10,7 +10,7 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.validation import Problem
 from pdinference.checks.pair import variables_of
-from pdinference.planning.memory import ModelFacts
+from pdinference.memory import ModelFacts
 
 _LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
 _STATE = "a recurrent state (Mamba, linear attention)"

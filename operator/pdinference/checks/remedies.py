@@ -10,10 +10,10 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
 from pdinference.checks.model_shape import model_problems
-from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
-from pdinference.planning.memory.comparison.common_gpus import common_products
-from pdinference.planning.memory.figures import GIB
-from pdinference.planning.memory.split import GPUS_OF_A_HOST
+from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
+from pdinference.memory.comparison.common_gpus import common_products
+from pdinference.memory.figures import GIB
+from pdinference.memory.split import GPUS_OF_A_HOST
 
 _NAMED = 3
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)

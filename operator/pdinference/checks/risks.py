@@ -13,11 +13,11 @@ from pdinference.api.v1alpha1.transfer import HostLocal, Transfer
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
 from pdinference.checks.secret_values import may_hold_secret
+from pdinference.memory.gpus import gpu_memory
+from pdinference.memory.link_speeds import TCP_TEXT
+from pdinference.memory.product_names import meant_by
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
-from pdinference.planning.memory.gpus import gpu_memory
-from pdinference.planning.memory.product_names import meant_by
 from pdinference.planning.pinning import not_pinned
-from pdinference.planning.transfer_speeds import TCP_TEXT
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
 

@@ -14,8 +14,8 @@ from pdinference.api.quantities import quantity
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
+    from pdinference.memory import Inputs
     from pdinference.models.hubs.hub import Hub
-    from pdinference.planning.memory import Inputs
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
@@ -62,8 +62,7 @@ class ModelOptions:
         """
         # Only some commands import the planner and the file readers.
         from pdinference.cli.plan.model_files import read_model  # noqa: PLC0415
-        from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
-        from pdinference.planning.memory import (  # noqa: PLC0415
+        from pdinference.memory import (  # noqa: PLC0415
             Inputs,
             UnusableConfigError,
             known_facts,
@@ -71,6 +70,7 @@ class ModelOptions:
             model_facts,
             stated_memory,
         )
+        from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
 
         try:
             config, checkpoint = known_facts(resource.spec, _asked(resource) if self.online else stored)
@@ -86,7 +86,7 @@ class ModelOptions:
     def _draft(self, resource: "PDInference") -> dict[str, Any] | None:
         """config.json of the draft; None without one, or where it is not known."""
         from pdinference.cli.plan.model_files import read_draft  # noqa: PLC0415
-        from pdinference.planning.memory import draft_model  # noqa: PLC0415
+        from pdinference.memory import draft_model  # noqa: PLC0415
 
         name = next(filter(None, (draft_model(resource.spec, role) for role in resource.spec.engine_roles)), "")
         if not name and self.draft is None:

@@ -7,7 +7,7 @@ from typing import Any
 from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.conversion.launch import Finding, Remark
 from pdinference.conversion.values import bytes_quantity
-from pdinference.planning.memory.gpus import gpu_memory
+from pdinference.memory.gpus import gpu_memory
 
 PRODUCT: str = Accelerator.model_fields["product_label"].default
 _A100_40, _A100_80 = "NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB"

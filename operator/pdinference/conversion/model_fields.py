@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1.source import SEGMENT
 from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
 from pdinference.conversion.options import Options, why_unresolved
-from pdinference.planning.memory.model.architectures import LAST_VERSIONS
+from pdinference.memory.model.architectures import LAST_VERSIONS
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
 _FOLDER = re.compile(f"(/{SEGMENT})+")

@@ -15,7 +15,7 @@ from pdinference.conversion.model_fields import model_of, source_settings
 from pdinference.conversion.options import Options
 from pdinference.conversion.roles import options_of
 from pdinference.conversion.settings import settings
-from pdinference.planning.memory.split import GPUS_OF_A_HOST
+from pdinference.memory.split import GPUS_OF_A_HOST
 
 _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollout")
 _PORT = "router.service.port"

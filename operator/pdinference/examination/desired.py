@@ -16,14 +16,14 @@ from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.engine.batch import Service
 from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
+from pdinference.memory import NO_VERDICT, MemoryVerdict
+from pdinference.memory.moved import Moved
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.exposure import clients_authenticated
-from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.memory.moved import Moved
 from pdinference.planning.objectives import Objectives
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from pdinference.planning.transfer import ON_CPU, Path
+from pdinference.planning.transfer_measurements import ON_CPU, Path
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 

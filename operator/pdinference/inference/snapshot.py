@@ -26,7 +26,7 @@ from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization
 
 

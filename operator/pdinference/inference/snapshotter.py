@@ -14,7 +14,7 @@ from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization
 
 

@@ -32,7 +32,7 @@ from pdinference.loadmetrics.transfers import TransferExposition, TransferWindow
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import TransferFacts, outline
+from pdinference.planning.transfer_measurements import TransferFacts, outline
 
 INTERVAL_S: Final = 1.0
 """Time between two rounds. A waiting request of a resource with scaleToZero is detected within this time."""

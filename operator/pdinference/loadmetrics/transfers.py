@@ -9,7 +9,7 @@ from pdinference.api import names
 from pdinference.api.names import KvSource, TransferResult, Verification
 from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer import FAULTS, Canary, Counted, TransferFacts
+from pdinference.planning.transfer_measurements import FAULTS, Canary, Counted, TransferFacts
 
 _Series = tuple[str, str]
 """Name and value of the label, if it has one."""

@@ -7,14 +7,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.files.json_files import CONFIG
-from pdinference.models.files.local_files import read_config
-from pdinference.models.files.stored_files import read_weights
-from pdinference.models.hubs.hub import Hub, Listing, RemoteFile
-from pdinference.models.hubs.small_files import downloaded
-from pdinference.models.limits import MOST_BYTES
-from pdinference.planning.memory import (
+from pdinference.memory import (
     Headers,
     StoredFiles,
     UnusableConfigError,
@@ -22,6 +15,13 @@ from pdinference.planning.memory import (
     known_weights,
     model_facts,
 )
+from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.files.json_files import CONFIG
+from pdinference.models.files.local_files import read_config
+from pdinference.models.files.stored_files import read_weights
+from pdinference.models.hubs.hub import Hub, Listing, RemoteFile
+from pdinference.models.hubs.small_files import downloaded
+from pdinference.models.limits import MOST_BYTES
 
 _LARGEST = 64 << 10
 """Maximum size of a config in an annotation and in the status. Larger ones are left out."""

@@ -80,7 +80,7 @@ DEVICES: Final[Mapping[str, Device]] = MappingProxyType(
         "amd-instinct-mi355x": _device(2516.6, 5033.2, 8000, 538 * _G),
     }
 )
-"""By product, in the spelling of `planning/memory/gpus.py`."""
+"""By product, in the spelling of `memory/gpus.py`."""
 
 
 def device_key(product: str) -> str:

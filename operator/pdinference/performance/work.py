@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pdinference.planning.memory import kv
-from pdinference.planning.memory.model.shape import ModelFacts
-from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.weights.linear import Tensor
-from pdinference.planning.memory.weights.tensors import stage_tensors
+from pdinference.memory import kv
+from pdinference.memory.model.shape import ModelFacts
+from pdinference.memory.settings import Settings
+from pdinference.memory.weights.linear import Tensor
+from pdinference.memory.weights.tensors import stage_tensors
 
 
 class NotCountedError(ValueError):

@@ -71,19 +71,6 @@ PREPARING_MODEL = "PreparingModel"
 
 
 @dataclass(frozen=True, slots=True)
-class KvCache:
-    """The KV cache of a pod, as vLLM reports it (`vllm:cache_config_info`)."""
-
-    blocks: int
-    block_size: int
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that fit."""
-        return self.blocks * self.block_size
-
-
-@dataclass(frozen=True, slots=True)
 class Load:
     """One metric of an HPA, rounded so that small changes do not change the status.
 

@@ -23,7 +23,7 @@ from pdinference.api.names import (
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.planning.transfer import FAULTS
+from pdinference.planning.transfer_measurements import FAULTS
 from pdinference.router.canary import Canary, Outcome
 from pdinference.router.links import linked
 from pdinference.router.pod import Admission, Pod

@@ -30,7 +30,7 @@ from pdinference.planning.batch import Progress
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization, gpu_price
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint

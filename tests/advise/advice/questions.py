@@ -5,7 +5,7 @@ from typing import Any, Final
 import yaml
 
 from pdinference.api.validation import validated
-from pdinference.planning.memory import Inputs, known_facts, model_facts
+from pdinference.memory import Inputs, known_facts, model_facts
 from pdinference_advise.advice.advice import Advice, Question, advise
 from pdinference_advise.advice.objectives import parse_objectives
 from pdinference_advise.advice.offer import parse_offer

@@ -18,7 +18,7 @@ from pdinference_advise.advice.verdict import Answer, Limit, limit_of
 from pdinference_advise.advice.workload.trace import Trace
 from tests.advise.advice.questions import QUICK, answer, llama, question
 from tests.advise.simulation.llama import TOGETHER
-from tests.planning.memory.configs import DEEPSEEK_V2_LITE
+from tests.memory.configs import DEEPSEEK_V2_LITE
 
 
 def test_a_small_load_needs_no_split() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
+from pdinference.memory.split import GPUS_OF_A_HOST
 from pdinference.performance.calibration import Source
-from pdinference.planning.memory.split import GPUS_OF_A_HOST
 from pdinference_advise.advice.engines import Engines
 from pdinference_advise.advice.layouts import Group, Layout, layouts
 from pdinference_advise.advice.offer import parse_offer

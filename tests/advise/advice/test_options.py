@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from pdinference.memory.gpus import gpu_memory
+from pdinference.memory.product_names import PRODUCTS
 from pdinference.performance.calibration import Source
 from pdinference.performance.devices import device_of
-from pdinference.planning.memory.gpus import gpu_memory
-from pdinference.planning.memory.product_names import PRODUCTS
 from pdinference_advise.advice.objectives import parse_objectives
 from pdinference_advise.advice.offer import parse_offer
 from pdinference_advise.advice.problem import AdviceError

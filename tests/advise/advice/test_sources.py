@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from pdinference.memory import model_facts
 from pdinference.performance.calibration import H200, Source
 from pdinference.performance.devices import DEVICES
 from pdinference.performance.service import SERVICE
-from pdinference.planning.memory import model_facts
 from pdinference_advise.advice.engines import Built, Engines
 from pdinference_advise.advice.layouts import Group, Layout
 from pdinference_advise.advice.ways import parse_transports
 from pdinference_advise.fitting.calibration_file import CalibrationFile, Parameters, Peaks, RequestTimes, shape_of
 from tests.advise.advice.questions import inputs_of, llama
-from tests.planning.memory import configs
+from tests.memory import configs
 
 GROUP = Group(H200.product, 1, 1)
 UNSPLIT = Layout(GROUP)

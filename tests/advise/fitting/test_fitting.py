@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.advise.predicted import SETTINGS
+from pdinference.memory.model.model_facts import model_facts
 from pdinference.performance.calibration import H200
 from pdinference.performance.devices import DEVICES
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work, work_of
-from pdinference.planning.memory.model.model_facts import model_facts
 from pdinference_advise.fitting.calibration_file import InvalidCalibrationError, file_of, load
 from pdinference_advise.fitting.fitting import TOLERANCE, BadFitError, Fit, fit, service_of, split
 from pdinference_advise.fitting.measurement import Measurement, Overhead, Point, predicted

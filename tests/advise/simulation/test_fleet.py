@@ -13,8 +13,8 @@ from benchmarks.advise.predicted import predicted
 from benchmarks.advise.saturation import OVERLOADS, Overload
 from benchmarks.advise.saturation import predicted as predicted_rate
 from pdinference.api.v1alpha1.router import RouterPolicy
+from pdinference.performance.links import TCP, Way
 from pdinference.performance.service import SERVICE, Service
-from pdinference.performance.transfer import TCP, Way
 from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.arrangement import Arrangement
 from pdinference_advise.simulation.arrivals import PREFIX_BLOCK, Arrival

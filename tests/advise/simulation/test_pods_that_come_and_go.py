@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.performance.transfer import NVLINK
+from pdinference.performance.links import NVLINK
 from pdinference_advise.simulation.arrangement import Arrangement, Split
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock

@@ -13,7 +13,7 @@ from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, loads, shape_of, way_findings, way_of
 from pdinference.cli.listing import Listing
 from pdinference.manifests import RenderSettings
-from tests.planning.memory.configs import LLAMA_8B
+from tests.memory.configs import LLAMA_8B
 
 Resource = Callable[..., PDInference]
 CPU = {"accelerator": {"type": "CPU"}}

@@ -28,8 +28,8 @@ from pdinference.models.progress import LARGEST, Progress
 from tests.examples import MORE
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
+from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors
-from tests.planning.memory.configs import LLAMA_1B
 
 __all__ = ["address_space"]  # an autouse fixture
 

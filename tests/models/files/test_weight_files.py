@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pdinference.cli import main
+from pdinference.memory import StoredFiles
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
 from pdinference.models.files.stored_files import read_weights
@@ -15,10 +16,9 @@ from pdinference.models.files.weight_files import weight_files
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.hubs.hub import Listing, RemoteFile
 from pdinference.models.hubs.remote import weights_of
-from pdinference.planning.memory import StoredFiles
 from tests.hostile.model_files import INDEXES
+from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors
-from tests.planning.memory.configs import LLAMA_1B
 
 GIB = 2**30
 FIRST, SECOND = "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"

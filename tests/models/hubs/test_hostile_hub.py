@@ -21,8 +21,8 @@ from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
+from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors
-from tests.planning.memory.configs import LLAMA_1B
 
 __all__ = ["address_space"]  # an autouse fixture
 

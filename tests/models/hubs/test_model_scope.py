@@ -17,7 +17,7 @@ from pdinference.models.hubs.model_scope import ModelScopeHub
 from pdinference.models.manifest import check
 from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
-from tests.planning.memory.configs import QWEN_7B
+from tests.memory.configs import QWEN_7B
 
 REPOSITORY = "Qwen/tiny"
 FILES = {

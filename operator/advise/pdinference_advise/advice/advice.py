@@ -11,9 +11,9 @@ from typing import Any, Final
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.defaults import prefills_in_one_step
+from pdinference.memory import Inputs, tensor_sizes
+from pdinference.memory.split import GPUS_OF_A_HOST
 from pdinference.performance.step import StepModel
-from pdinference.planning.memory import Inputs, tensor_sizes
-from pdinference.planning.memory.split import GPUS_OF_A_HOST
 from pdinference_advise.advice import long_prompts, router_load, slow_tokens
 from pdinference_advise.advice.engines import DoesNotFitError, Engines
 from pdinference_advise.advice.estimate import Demand, demand_of, estimate

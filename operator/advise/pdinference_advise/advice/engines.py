@@ -8,15 +8,15 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.defaults import api_server_processes
 from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
+from pdinference.memory.figures import GIB
+from pdinference.memory.model.shape import ModelFacts
+from pdinference.memory.moved import mean_token_bytes
 from pdinference.performance.calibration import Calibration, Source, calibration_of
 from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
-from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
-from pdinference.planning.memory.figures import GIB
-from pdinference.planning.memory.model.shape import ModelFacts
-from pdinference.planning.memory.moved import mean_token_bytes
 from pdinference_advise.advice.errors import Errors, band_of
 from pdinference_advise.advice.layouts import Group, Layout
 from pdinference_advise.advice.problem import AdviceError

@@ -8,8 +8,8 @@ from itertools import product as pairs
 from typing import Final
 
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
-from pdinference.planning.memory.product_names import short_name
-from pdinference.planning.memory.split import GPUS_OF_A_HOST
+from pdinference.memory.product_names import short_name
+from pdinference.memory.split import GPUS_OF_A_HOST
 from pdinference_advise.advice.offer import Offer, Pool
 from pdinference_advise.advice.ways import Transport, way_of
 

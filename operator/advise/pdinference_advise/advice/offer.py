@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pdinference.api.words import cut
+from pdinference.memory.gpus import gpu_memory
+from pdinference.memory.product_names import PRODUCTS
 from pdinference.performance.devices import device_key, device_of
-from pdinference.planning.memory.gpus import gpu_memory
-from pdinference.planning.memory.product_names import PRODUCTS
 from pdinference_advise.advice.problem import AdviceError
 
 MOST_GPUS: Final = 1024

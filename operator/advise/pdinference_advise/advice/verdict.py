@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pdinference.planning.memory.product_names import short_name
+from pdinference.memory.product_names import short_name
 from pdinference_advise.advice.errors import Errors
 from pdinference_advise.advice.objectives import Objectives
 from pdinference_advise.advice.search import Result

@@ -9,7 +9,7 @@ from typing import Final
 from pdinference.api.words import cut
 from pdinference.performance.calibration import H200, Source
 from pdinference.performance.devices import device_key, device_of
-from pdinference.performance.transfer import NVLINK, TCP, Way
+from pdinference.performance.links import NVLINK, TCP, Way
 from pdinference_advise.advice.problem import AdviceError
 
 _GBPS: Final = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,4})?)\s*(?:GB/s)?", re.ASCII | re.IGNORECASE)

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from pdinference.memory.model.shape import ModelFacts
 from pdinference.performance.calibration import Calibration, Source
 from pdinference.performance.devices import Device
 from pdinference.performance.service import SERVICE, Service
-from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference_advise.fitting.api_server import server_times
 from pdinference_advise.fitting.fitting import Fit, service_of
 from pdinference_advise.fitting.measurement import Measurement, Point, Strict

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from pdinference.performance.links import Way
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
-from pdinference.performance.transfer import Way
 from pdinference_advise.simulation.engine import Limits
 
 

@@ -17,9 +17,9 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from pdinference.memory.settings import Settings
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
-from pdinference.planning.memory.settings import Settings
 from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.clock import Clock
 from pdinference_advise.simulation.gaps import Gaps

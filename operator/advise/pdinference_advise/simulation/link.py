@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pdinference.performance.transfer import Way
+from pdinference.performance.links import Way
 from pdinference_advise.simulation.clock import Clock
 
 

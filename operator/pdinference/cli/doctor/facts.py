@@ -8,8 +8,8 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.status import Status
 from pdinference.cli.listing import EMPTY, Listing
 from pdinference.cluster.client import Json
+from pdinference.memory import RolePlan
 from pdinference.planning.condition_changes import ROLE_WORDS
-from pdinference.planning.memory import RolePlan
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pdinference.cli.stored_status import stored_status
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import RESOURCE_CLAIM_TEMPLATE, WORKLOADS
 from pdinference.manifests import RenderSettings, render
-from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, plan_role
+from pdinference.memory import Inputs, RolePlan, UnusableSpecError, plan_role
 
 
 def subject_of(document: Json, settings: RenderSettings, *, stored: bool) -> Subject:

@@ -9,7 +9,7 @@ from rich.text import Text
 from pdinference.cli.doctor.bandwidth.measure import Measurement
 from pdinference.cli.doctor.finding import Result
 from pdinference.cli.doctor.report import Report
-from pdinference.planning.transfer import GIGA
+from pdinference.memory.link_speeds import GIGA
 
 _STYLES: Final = {Result.OK: "green", Result.PROBLEM: "bold red", Result.UNKNOWN: "yellow"}
 

@@ -15,11 +15,10 @@ from pdinference.cli.listing import Listing
 from pdinference.engine.connectors.nixl import Nixl
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.transfer_measurement import KVShape
+from pdinference.memory import RolePlan
+from pdinference.memory.link_speeds import CPU, GIGA, NVLINK_PULL, NVLINK_PUSH, SLOW_DIRECT, TCP_PULL, TCP_PUSH
+from pdinference.memory.moved import token_bytes
 from pdinference.planning.condition_changes import find
-from pdinference.planning.memory import RolePlan
-from pdinference.planning.memory.moved import token_bytes
-from pdinference.planning.transfer import GIGA
-from pdinference.planning.transfer_speeds import CPU, NVLINK_PULL, NVLINK_PUSH, SLOW_DIRECT, TCP_PULL, TCP_PUSH
 
 _PROMPTS: Final = (1_000, 8_000, 32_000)
 _LENGTH: Final = 8_000

@@ -7,10 +7,10 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks.decode_room import MoreRoom, more_room
-from pdinference.planning.memory import Inputs, RolePlan, compare
-from pdinference.planning.memory.comparison.common_gpus import GPUPlan, common_gpu_plans
-from pdinference.planning.memory.comparison.result import Comparison
-from pdinference.planning.memory.moved import Moved, moved
+from pdinference.memory import Inputs, RolePlan, compare
+from pdinference.memory.comparison.common_gpus import GPUPlan, common_gpu_plans
+from pdinference.memory.comparison.result import Comparison
+from pdinference.memory.moved import Moved, moved
 
 
 @dataclass(frozen=True)

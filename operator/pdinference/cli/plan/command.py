@@ -92,7 +92,7 @@ def _warn_of_model(answer: "Answer", file: str) -> None:
 def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "Answer":
     # Only this command imports the planner.
     from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
-    from pdinference.planning.memory import UnusableSpecError, plan_role  # noqa: PLC0415
+    from pdinference.memory import UnusableSpecError, plan_role  # noqa: PLC0415
 
     inputs = model.inputs(resource, stored)
     try:

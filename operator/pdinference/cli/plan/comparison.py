@@ -7,8 +7,8 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.checks.decode_room import MoreRoom
 from pdinference.cli.plan.figures import count, gib
-from pdinference.planning.memory import Figure, RolePlan, fits, instance
-from pdinference.planning.memory.comparison.result import Compared, Comparison
+from pdinference.memory import Figure, RolePlan, fits, instance
+from pdinference.memory.comparison.result import Compared, Comparison
 
 _SPLIT_IS_BETTER = (
     "Split is better at a steady inter-token latency while long prompts arrive, and P and D are scaled and placed "

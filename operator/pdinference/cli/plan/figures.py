@@ -1,7 +1,7 @@
 """Formats numbers of a memory plan."""
 
-from pdinference.planning.memory import Figure
-from pdinference.planning.memory.figures import GIB
+from pdinference.memory import Figure
+from pdinference.memory.figures import GIB
 
 __all__ = ["GIB", "count", "gib"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from pdinference.cli.plan.figures import count, gib
-from pdinference.planning.memory.comparison.common_gpus import GPUPlan
+from pdinference.memory.comparison.common_gpus import GPUPlan
 
 _FITS = {True: "yes", False: "no", None: "unknown"}
 

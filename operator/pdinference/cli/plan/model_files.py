@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
+from pdinference.memory import Headers, StoredFiles
 from pdinference.models.errors import ModelFilesError
 from pdinference.models.files.local_files import read_config
 from pdinference.models.files.stored_files import read_weights
-from pdinference.planning.memory import Headers, StoredFiles
 
 
 def read_model(

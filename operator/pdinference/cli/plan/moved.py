@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from pdinference.cli.plan.figures import count
-from pdinference.planning.memory.moved import FP8, LINKS, Moved
-from pdinference.planning.transfer import GIGA
+from pdinference.memory.link_speeds import GIGA
+from pdinference.memory.moved import FP8, LINKS, Moved
 
 _LENGTHS = (1_000, 8_000)
 _ADVICE = (

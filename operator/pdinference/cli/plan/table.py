@@ -15,8 +15,8 @@ from pdinference.cli.plan.comparison import comparison_lines
 from pdinference.cli.plan.figures import GIB, count, gib
 from pdinference.cli.plan.gpus import gpu_table
 from pdinference.cli.plan.moved import moved_lines
+from pdinference.memory import Inputs, RolePlan, fits, instance, least_memory, one_request, what_if
 from pdinference.planning.condition_changes import ROLE_WORDS
-from pdinference.planning.memory import Inputs, RolePlan, fits, instance, least_memory, one_request, what_if
 
 _BAR = 64
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}

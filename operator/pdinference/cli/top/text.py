@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pdinference.api.names import Role
 from pdinference.cli.top.usage import EngineUse, Tiers
-from pdinference.planning.memory.figures import GIB, MIB
+from pdinference.memory.figures import GIB, MIB
 
 _TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _BAR: Final = 20

@@ -8,7 +8,7 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.text_format import Sample, measured, name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
-from pdinference.planning.observed import KvCache
+from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 
 PREFIX: Final = b"vllm:"

@@ -27,7 +27,8 @@ from pdinference.loadmetrics.scraping.unreadable import COSTLY, Reason, Unreadab
 from pdinference.loadmetrics.scraping.window import SILENT_AFTER, TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, misses_signals
 from pdinference.loadmetrics.usage import UsageMeter
-from pdinference.planning.observed import KvCache, PodSummary
+from pdinference.memory.observed import KvCache
+from pdinference.planning.observed import PodSummary
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.signals import Signal
 

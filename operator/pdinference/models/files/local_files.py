@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.memory import Headers, TensorHeader
 from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.files.json_files import CONFIG, INDEX, MOST_FILES, read_measured, read_object
 from pdinference.models.files.paths import is_within
 from pdinference.models.files.safetensors import Allowance, Header, read_header, refuse_pointer
 from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles, weight_files
-from pdinference.planning.memory import Headers, TensorHeader
 
 MOST_TENSORS = 500_000
 """Maximum number of tensors of a model. A model with more has no facts."""

@@ -6,12 +6,12 @@ Pickles are never loaded, because that can execute arbitrary code. The size is s
 from collections.abc import Iterable
 from pathlib import Path
 
+from pdinference.memory import Headers, StoredFiles
 from pdinference.models.files.local_files import MOST_SHARDS, files_in_folder, headers_in_folder
 from pdinference.models.files.torch_files import refuse_cut_off
 from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
 from pdinference.models.hubs.hub import Listing
 from pdinference.models.limits import MOST_BYTES
-from pdinference.planning.memory import Headers, StoredFiles
 
 
 def read_weights(folder: Path) -> Headers | StoredFiles | None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Protocol
 
 from pdinference.api.plain_text import plain
+from pdinference.memory import Headers, StoredFiles
 from pdinference.models.errors import ModelError
 from pdinference.models.files.json_files import MOST_FILES
 from pdinference.models.files.paths import OWN_NAMES, first_folder, is_within
 from pdinference.models.files.weight_files import BIN, SAFETENSORS, weight_files
-from pdinference.planning.memory import Headers, StoredFiles
 
 _NEVER_LOADED = (".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite")
 _LEFT_OUT = {SAFETENSORS: (*_NEVER_LOADED, ".bin", ".pt", ".gguf"), BIN: _NEVER_LOADED}

@@ -17,10 +17,10 @@ from huggingface_hub.errors import (
 )
 
 from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.memory import Headers, StoredFiles
 from pdinference.models.errors import ModelError
 from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
 from pdinference.models.hubs.remote import INFO, listing_of, read_start, weights_of
-from pdinference.planning.memory import Headers, StoredFiles
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 

@@ -16,13 +16,13 @@ from modelscope_hub.errors import (
 from modelscope_hub.types import FileInfo
 
 from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.memory import StoredFiles
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.files.json_files import INDEX, read_measured
 from pdinference.models.files.stored_files import sizes_in_listing
 from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
 from pdinference.models.hubs.listed_files import files_in_listing
 from pdinference.models.hubs.small_files import downloaded
-from pdinference.planning.memory import StoredFiles
 
 _MODEL = "model"
 

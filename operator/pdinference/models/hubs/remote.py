@@ -10,6 +10,7 @@ from huggingface_hub.utils._headers import build_hf_headers
 from huggingface_hub.utils._http import get_session, hf_raise_for_status
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
+from pdinference.memory import Headers, StoredFiles, TensorHeader
 from pdinference.models.errors import ModelError
 from pdinference.models.files.json_files import HEADER, INDEX, MOST_FILES
 from pdinference.models.files.local_files import MOST_SHARDS, MOST_TENSORS, planned
@@ -18,7 +19,6 @@ from pdinference.models.files.stored_files import sizes_in_listing
 from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
 from pdinference.models.hubs.hub import Listing, RemoteFile, too_many_files
 from pdinference.models.hubs.listed_files import files_in_listing
-from pdinference.planning.memory import Headers, StoredFiles, TensorHeader
 
 INFO = Limits(size=24 << 20, values=2_000_000, members=1_000_000)
 """Limits of a list of files. A list of 100,000 files has 20 MB."""

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import Final
 
 from pdinference.api.names import Role
+from pdinference.memory.observed import KvCache
 from pdinference.planning.condition_changes import ROLE_WORDS, ConditionResult
-from pdinference.planning.observed import AutoscalerState, KvCache, Load
+from pdinference.planning.observed import AutoscalerState, Load
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
 from pdinference.planning.scaling.signals import METRICS
 from pdinference.planning.scaling.targets import label, signal_of, written

@@ -17,12 +17,13 @@ from pdinference.api.v1alpha1.conditions import (
     ROUTE_ACCEPTED,
 )
 from pdinference.api.v1alpha1.status import ModelStatus
+from pdinference.memory.observed import compared
 from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
-from pdinference.planning.memory.observed import compared
 from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
 from pdinference.planning.status.deadline import last_progress, late
 from pdinference.planning.status.inputs import StatusInputs
+from pdinference.planning.status.kv_transfer import transfer
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready
 from pdinference.planning.status.objectives import objectives
 from pdinference.planning.status.problems import first_problem, role_problem
@@ -31,7 +32,6 @@ from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.route import route_accepted
-from pdinference.planning.status.transfer import transfer
 
 
 def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:

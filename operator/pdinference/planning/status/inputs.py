@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.objectives import Objectives, StreamCounts
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, RouteParent, WorkloadState
@@ -14,7 +14,7 @@ from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
-from pdinference.planning.transfer import ON_CPU, Path, TransferFacts
+from pdinference.planning.transfer_measurements import ON_CPU, Path, TransferFacts
 from pdinference.planning.utilization import Utilization
 
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, PAUSED, READY
+from pdinference.memory import MemoryVerdict
 from pdinference.planning import condition_changes
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.progressing import kstatus
 

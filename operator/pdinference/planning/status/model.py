@@ -3,8 +3,8 @@
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import FINAL_REASONS, MODEL_READY, NO_MODEL, UNSCHEDULABLE, Truth
+from pdinference.memory import MemoryVerdict
 from pdinference.planning.condition_changes import ConditionResult, find
-from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.model_report import BEGINS, CHECKED, NOT_CHECKED, UNDER_WAY, ModelView, model_diagnosis
 from pdinference.planning.pod_diagnosis import Diagnosis, most_severe
 from pdinference.planning.status.inputs import StatusInputs

@@ -17,7 +17,7 @@ from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.objectives_messages import MET, MISSED, NO_REQUESTS, NO_REQUESTS_YET, condition
 from pdinference.planning.status.objectives_numbers import has_moved, objectives_numbers
-from pdinference.planning.transfer import rates
+from pdinference.planning.transfer_measurements import rates
 from pdinference.planning.utilization import Limit, limit
 
 LONG: Final = timedelta(minutes=10)

@@ -9,10 +9,10 @@ from typing import Final
 from pdinference.api.names import Verification
 from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.memory.link_speeds import TCP_TEXT
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.planning.transfer import Path
-from pdinference.planning.transfer_speeds import TCP_TEXT
+from pdinference.planning.transfer_measurements import Path
 
 NO_REQUESTS: Final = "NoRequestsYet"
 TRANSFERRING: Final = "Transferring"

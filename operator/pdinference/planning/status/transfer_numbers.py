@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.memory.link_speeds import GIGA
 from pdinference.planning.status.figures import appeared, figures, is_far
-from pdinference.planning.transfer import GIGA, Path, Rates, TransferFacts
+from pdinference.planning.transfer_measurements import Path, Rates, TransferFacts
 
 _OLDEST_S: Final = 1e9
 _POINTS: Final = 10

@@ -11,9 +11,9 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.output import say
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.memory import UnusableConfigError, model_facts
 from pdinference.performance.devices import Device, device_of
 from pdinference.performance.work import NotCountedError, work_of
-from pdinference.planning.memory import UnusableConfigError, model_facts
 from pdinference_advise.commands.calibrate.files import read_measurement
 from pdinference_advise.commands.calibrate.model import ROLE, Json, aggregated, settings_of, with_config
 from pdinference_advise.fitting.calibration_file import CalibrationFile, file_of, shape_of

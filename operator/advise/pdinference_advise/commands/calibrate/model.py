@@ -9,9 +9,9 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import validated
 from pdinference.cli.plan.model_files import read_model
+from pdinference.memory import Inputs, UnusableConfigError, UnusableSpecError, model_facts, plan_role
+from pdinference.memory.settings import Settings
 from pdinference.models.errors import ModelFilesError
-from pdinference.planning.memory import Inputs, UnusableConfigError, UnusableSpecError, model_facts, plan_role
-from pdinference.planning.memory.settings import Settings
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pdinference.cli.doctor.bandwidth.measure import Measurement
 from pdinference.cli.doctor.bandwidth.outcome import PodFacts
 from pdinference.cli.doctor.finding import Finding, ok, problem
 from pdinference.cli.doctor.way import Way, expected
-from pdinference.planning.transfer_speeds import SLOW_DIRECT, SLOW_TCP
+from pdinference.memory.link_speeds import SLOW_DIRECT, SLOW_TCP
 
 _RDMA_LANES: Final = ("rc", "dc", "ud", "ib")
 _LEAST: Final = {Way.TCP: SLOW_TCP, Way.RDMA: SLOW_DIRECT, Way.NVLINK: SLOW_DIRECT}

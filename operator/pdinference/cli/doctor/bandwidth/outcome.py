@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pdinference.api.plain_text import plain
-from pdinference.planning.transfer import GIGA
+from pdinference.memory.link_speeds import GIGA
 
 _LONGEST = 128
 Speed = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
