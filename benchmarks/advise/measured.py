@@ -1,4 +1,6 @@
-"""Loads that were measured on one or two GPUs with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
+"""Loads that were measured on one or two GPUs with Llama-3.1-8B's shape.
+
+benchmarks/results has them, in p-d-or-not.md and tuning.md.
 
 Poisson arrivals of prompts and answers of one length, or of a mix; no prompt twice.
 """

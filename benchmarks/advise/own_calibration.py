@@ -2,7 +2,7 @@
 
 The one of steps is what `pdinference calibrate fit` makes of `benchmarks/on_gpu/measured/llama-8b.raw`. The loads are
 those of `benchmarks.advise` that the built-in calibration was not fitted to. `python -m
-benchmarks.advise.own_calibration` prints the median and the largest errors, which docs/calibrate.md has.
+benchmarks.advise.own_calibration` prints the median and the largest errors, which benchmarks/results/calibrate.md has.
 """
 
 from collections.abc import Iterable

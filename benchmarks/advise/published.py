@@ -3,7 +3,7 @@
 They were chosen before any of them was predicted, by these rules: vLLM's engine V1; no speculative decoding and no
 eager mode; model, GPUs, tensor parallelism, number of requests and vLLM's version are stated; random prompts and
 answers of one length; requests come at a finite rate, all at once or one after the other. Where there were many rates
-of one arrangement, three or the lowest were taken. What was left out is in docs/advise.md.
+of one arrangement, three or the lowest were taken. What was left out is in benchmarks/results/advise.md.
 """
 
 import math

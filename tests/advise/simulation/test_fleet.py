@@ -163,7 +163,10 @@ def test_a_measured_load_is_predicted(load: Load) -> None:
 
 
 def test_loads_that_nothing_was_fitted_to_are_predicted_in_the_median() -> None:
-    """Single ones are missed by more, where the API server of D is nearly full, and with TP 2 (docs/advise.md)."""
+    """Single ones are missed by more, where the API server of D is nearly full, and with TP 2.
+
+    benchmarks/results/advise.md has them.
+    """
     pairs = [(load, predicted(load)) for load in THIRD]
     errors = [
         (
@@ -221,7 +224,7 @@ def test_loads_of_a_later_vllm_on_one_gpu_are_predicted(load: Load) -> None:
     "load", EIGHTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.rate:g}{'-weights8' * load.weights8}"
 )
 def test_loads_of_a_later_vllm_on_two_gpus_are_predicted(load: Load) -> None:
-    """With weights in FP8, first tokens come later than predicted (docs/advise.md)."""
+    """With weights in FP8, first tokens come later than predicted (benchmarks/results/advise.md)."""
     times = predicted(load)
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.35 if load.weights8 else 0.2)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.12 if load.weights8 else 0.08)

@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY
 
 def test_the_page_has_what_is_predicted_for_published_loads() -> None:
     """A change of the model shows in the page, where the published times stand beside it."""
-    page = (REPOSITORY / "docs/advise.md").read_text(encoding="utf-8").splitlines()
+    page = (REPOSITORY / "benchmarks/results/advise.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines() if line and line not in page] == []
 
 

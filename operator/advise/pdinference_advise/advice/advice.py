@@ -318,7 +318,10 @@ def _of_load(question: Question, effort: Effort) -> Iterable[str]:
 
 
 def _published(question: Question, results: Iterable[Result]) -> Iterable[str]:
-    """What to say where a publication of others was missed by more than the stated error (docs/advise.md)."""
+    """What to say where a publication of others was missed by more than the stated error.
+
+    benchmarks/results/advise.md has these publications.
+    """
     quantization = question.inputs.facts.quantization
     sharded = any(group.tensor > 1 for one in results for group in one.candidate.layout.groups)
     if sharded and quantization is not None and quantization.method == "mxfp4":

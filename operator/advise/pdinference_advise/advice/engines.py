@@ -206,7 +206,7 @@ class Engines:
 
 
 def _is_validated(plan: RolePlan, servers: int, *, split: bool) -> bool:
-    """Whether engines of this kind are among those that docs/advise.md compares with measurements."""
+    """Whether engines of this kind are among those that benchmarks/results/advise.md compares with measurements."""
     settings = plan.settings
     fp8_unsplit = settings.kv_bytes == 1 and not split
     return settings.tensor == servers == 1 and settings.quantization is None and not fp8_unsplit

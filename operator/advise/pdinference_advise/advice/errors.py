@@ -45,7 +45,7 @@ _CALIBRATED: Final = Errors(0.10, 0.20, 0.07, 0.08, 0.30, 0.08, 0.10)
 _MIXTURE: Final = Errors(0.15, 0.20, 0.10, 0.10, 0.35, 0.10, 0.10)
 """Of a mixture of experts with a calibration of its own."""
 _EXTRAPOLATED: Final = Errors(0.45, 0.50, 0.30, 0.30, 0.45, 0.30, 0.25)
-"""No smaller than the errors of half of the publications of others (docs/advise.md)."""
+"""No smaller than the errors of half of the publications of others (benchmarks/results/advise.md)."""
 
 ERRORS: Final[Mapping[Source, Errors]] = MappingProxyType(
     {
