@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from e2e.console import say
@@ -30,14 +30,17 @@ class Shape:
         words: Lengths of prompts, in turn. Each prompt is different, so that nothing comes from a prefix cache. The
             default is one that is long enough for several KV blocks.
         tokens: Length of an answer.
-        pause: Seconds between an answer and the client's next request. The default leaves the starts of pods most of
-            two cores.
+        pause: Seconds between an answer and the client's next request.
     """
 
     clients: int = 1
     words: tuple[int, ...] = (130,)
     tokens: int = 48
-    pause: float = 0.6
+    pause: float = 0.2
+
+
+CALM: Final = Shape(pause=0.6)
+"""Leaves the starts of pods most of two cores."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Load:
 
 @contextmanager
 def load(
-    kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load", *, shape: Shape = Shape(), node: str = ""
+    kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load", *, shape: Shape = CALM, node: str = ""
 ) -> Iterator[Load]:
     """Run a client; `image` is any with Python 3. Without a `node`, the scheduler chooses one."""
     kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")

@@ -20,7 +20,7 @@ from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
 pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("without_autoscaling_after")]
 
-_QUEUE = Shape(clients=8, words=(250,), tokens=2, pause=0.2)
+_QUEUE = Shape(clients=8, words=(250,), tokens=2)
 """Long prompts and short answers, more at a time than one P pod can take: they wait in P and nowhere else."""
 
 
@@ -89,7 +89,7 @@ def sees(serving: Serving) -> str:
 
 
 def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Serving) -> None:
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=Shape(pause=0.2)) as client:
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=Shape()) as client:
         apply(serving.kubectl, scaled(serving, Role.DECODE, metrics=on_kv_demand("1m")))
         wait_until("two D pods", lambda: pods_of(serving, Role.DECODE)["ready"] == 2, timeout=240)
         assert conditions(serving.resource())["Autoscaling"]["status"] == "True"

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 DEVICE = "example.com/accelerator"
 ENGINES = {"parameter": 1, "decode": 2}
-_MIXED = Shape(clients=4, words=(20, 120), tokens=100, pause=0.2)
+_MIXED = Shape(clients=4, words=(20, 120), tokens=100)
 _REFUSED = (httpx.TransportError, httpx.HTTPStatusError)
 
 

@@ -124,6 +124,12 @@ def test_variables_that_grow_without_end_are_refused(text: str) -> None:
         commands(text)
 
 
+def test_an_array_may_be_appended_to_many_times() -> None:
+    options = [f"--option-{number}={number}" for number in range(400)]
+    appended = "".join(f"A+=({option} x)\n" for option in options)
+    assert commands(f"A=()\n{appended}vllm serve ${{A[@]}}")[-1][2::2] == options
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)))
 def test_words_that_python_quotes_come_back(words: list[str]) -> None:
     quoted = shlex.join(["a", *words])

@@ -63,11 +63,15 @@ class Variables:
         """Set an array, or append to it."""
         items = tuple(item for each in word.words for item in self.fields(each))
         before = self.values.get(word.name, ()) if word.append else ()
-        self.values[word.name] = (*((before,) if isinstance(before, str) else before), *items)
-        self._count(self.values[word.name])
+        kept = (before,) if isinstance(before, str) else before
+        self._spend(len(kept))  # copying them takes time, if no text
+        self.values[word.name] = (*kept, *items)
 
     def _count(self, words: Sequence[str]) -> None:
-        self._characters += sum(map(len, words)) + _OF_A_WORD * len(words)
+        self._spend(sum(map(len, words)) + _OF_A_WORD * len(words))
+
+    def _spend(self, characters: int) -> None:
+        self._characters += characters
         if self._characters > _MOST_CHARACTERS:
             raise ConversionError("The variables of this script expand to too much text. Give the command line alone.")
 
