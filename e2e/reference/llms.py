@@ -26,7 +26,7 @@ SUMMARIES: Final = {
     "docs/gitops.md": "Health checks, fields to ignore, order and image updates for Argo CD and Flux.",
     "docs/doctor.md": "Whether nodes, images and network have what a fast KV transfer needs, and how fast it is.",
     "docs/calibrate.md": "Measure your device, so that predictions use its numbers.",
-    "docs/tuning.md": "When separate prefill and decode pay, with measurements on an H100 and on H200s.",
+    "docs/tuning.md": "Which field to set for shorter gaps, earlier first tokens, faster KV transfers or long answers.",
     "docs/older-models.md": "How to serve a model whose class vLLM has removed.",
     "docs/operations.md": "What to look at, edits, undo, upgrades, downloads of models, and how pods stop.",
     "docs/troubleshooting.md": "From a symptom to its cause and remedy.",
