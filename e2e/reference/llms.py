@@ -21,6 +21,7 @@ SUMMARIES: Final = {
     "docs/recipes.md": "Every example with what it needs and what it gave when it was measured.",
     "docs/p-d-or-not.md": "Measure the same model with and without the split on your own traffic.",
     "docs/resource.md": "Which field of a PDInference to set for which purpose, and its status.",
+    "docs/clients.md": "Who may send requests: NetworkPolicies, API keys, TLS, load balancers and Gateways.",
     "docs/memory.md": "Check whether a model fits its devices, and how many requests do, before a GPU is used.",
     "docs/autoscaling.md": "Replica counts of P and D that follow the load, with limits for both, down to no pods.",
     "docs/gitops.md": "Health checks, fields to ignore, order and image updates for Argo CD and Flux.",
