@@ -20,7 +20,7 @@ class Reason(NamedTuple):
 
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
 _DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
-_POD_TEMPLATE: Final = "[`podTemplate`](../resource.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
+_POD_TEMPLATE: Final = "[`podTemplate`](../pods.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
 _SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling.md#metrics-source-specautoscalingsource)"
 _AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
@@ -102,7 +102,7 @@ REASONS: Final = {
     ),
     "NoApiKeys": Reason(
         "Clients outside the cluster can send requests without an API key.",
-        "Set [`router.apiKeys`](../resource.md#api-keys), unless this is what you want.",
+        "Set [`router.apiKeys`](../clients.md#api-keys), unless this is what you want.",
     ),
     "NoRequests": Reason("No streamed answers in the last minutes."),
     "NoRequestsYet": Reason("Too few requests to judge."),
@@ -113,7 +113,7 @@ REASONS: Final = {
     ),
     "NotAccepted": Reason(
         "A Gateway does not accept the HTTPRoute.",
-        "[A Gateway](../resource.md#a-gateway-routerroute) has the requirements.",
+        "[A Gateway](../clients.md#a-gateway-routerroute) has the requirements.",
     ),
     "NotAllReady": Reason("The roll-out is complete, and pods are missing.", "Look at the conditions of the roles."),
     "NotAnswering": Reason(

@@ -21,7 +21,7 @@ def test_a_prompt_of_8000_tokens_takes_what_it_was_measured_to_take() -> None:
 
 
 def test_the_time_of_a_token_grows_with_the_requests_that_run() -> None:
-    """docs/tuning.md: 6.0, 6.8, 8.5 and 19 ms with 27, 41, 77 and 286 requests of 500 and 1,500 tokens.
+    """benchmarks/results/tuning.md: 6.0, 6.8, 8.5 and 19 ms with 27, 41, 77 and 286 requests of 500 and 1,500 tokens.
 
     The last one is of another day and machine; the calibration is 8 % above it.
     """
@@ -31,7 +31,7 @@ def test_the_time_of_a_token_grows_with_the_requests_that_run() -> None:
 
 
 def test_chunks_of_2048_tokens_cost_little_throughput() -> None:
-    """Measured: 36,700 prompt tokens a second in steps of 2,048, and 37,700 in steps of 8,192 (docs/tuning.md)."""
+    """benchmarks/results/tuning.md: 36,700 prompt tokens a second in steps of 2,048, and 37,700 in steps of 8,192."""
     chunk = STEPS.prefill(2048, 2048 * 4000, 0, 0)
     whole = STEPS.prefill(8192, 8192 * 4000, 0, 1)
     assert 2048 / chunk == pytest.approx(36_700, rel=0.05)

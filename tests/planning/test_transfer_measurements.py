@@ -196,7 +196,7 @@ def test_what_was_found_stays_while_nothing_is_known() -> None:
 
 
 def test_short_transfers_are_no_slow_path() -> None:
-    """128 tokens of an 8B over NVLink: 16.8 MB in 4.9 ms, of which nearly all is latency (docs/tuning.md)."""
+    """128 tokens of an 8B over NVLink: 16.8 MB in 4.9 ms, of which nearly all is latency (benchmarks/results)."""
     short = replace(LIGHT, complete=6000, bytes=16.8e6 * 6000, transfer_seconds=0.0049 * 6000, waiting_seconds=200)
     shared = Path(gpus=True, parameter_instances=1)
     for steps in ({"steps": 50_000, "step_seconds": 275}, {"steps": None, "step_seconds": None}):

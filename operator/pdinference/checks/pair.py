@@ -32,7 +32,7 @@ _SAME_VARIABLES = {
     "VLLM_KV_CACHE_LAYOUT": "it decides the layout of the KV cache",
     "VLLM_USE_MODELSCOPE": "it changes where the model comes from",
     "HF_ENDPOINT": "it changes where the model comes from",
-    # Measured: UCX closes the connection at the first transfer (docs/tuning.md).
+    # Measured: UCX closes the connection at the first transfer (benchmarks/results/kv-transfer.md).
     "UCX_TCP_TX_SEG_SIZE": "UCX closes connections between different segment sizes",
     "UCX_TCP_RX_SEG_SIZE": "UCX closes connections between different segment sizes",
 }

@@ -24,7 +24,7 @@ _POLICIES = {"recompute": "Recompute", "fail": "Fail"}
 _TAKEN = frozenset({"kv_connector", "kv_role", "kv_load_failure_policy", _EXTRA})
 _OTHER = (
     "The operator chooses the connector by spec.transfer: Nixl here, which needs nothing else. LMCache and "
-    "SharedStorage need fields of their own (docs/resource.md)."
+    "SharedStorage need fields of their own (docs/kv-transfer.md)."
 )
 _NO_TIER = (
     "This connector keeps KV cache outside of the GPUs. kvTiers of the role do so here, with vLLM's own connector."

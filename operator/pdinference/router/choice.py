@@ -33,7 +33,8 @@ _CHANCE: Final = random.Random()  # noqa: S311 - nothing secret
 _PREFIX_BYTES: Final = 2048
 """Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
 FEW: Final = 32
-"""Below this number of answers at a time, a step of D spends little time on their KV cache (docs/tuning.md)."""
+"""Below this number of answers at a time, a step of D spends little time on their KV cache
+(benchmarks/results/tuning.md)."""
 _MOSTLY_PROMPTS: Final = 0.5
 """A P pod that spends more of its time on prompts gets no answers: each token would take twice as long."""
 _IMBALANCE: Final = 1.5

@@ -48,7 +48,7 @@ def test_smaller_steps_are_a_hint_where_prompts_delay_tokens() -> None:
     own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, 2,048 tokens a step"]
     assert (own["decode"]["tokensPerStep"], own["hint"], own["best"]) == (8192, False, True)
     assert (small["decode"]["tokensPerStep"], small["hint"], small["best"]) == (2048, True, False)
-    assert small["gap"]["p99"] == pytest.approx(0.056, rel=0.1)  # docs/tuning.md: 56 ms in steps of 2,048
+    assert small["gap"]["p99"] == pytest.approx(0.056, rel=0.1)  # benchmarks/results/tuning.md: 56 ms in steps of 2,048
     assert own["gap"]["p99"] > 3 * small["gap"]["p99"]
     assert "maxNumBatchedTokens" not in advice.document()["spec"]["decode"]
 

@@ -77,7 +77,7 @@ def _with_servers(servers: int, service: Service = SERVICE) -> Arrangement:
 
 
 def test_four_api_servers_of_d_are_no_faster_where_one_is_enough() -> None:
-    """Measured with 20 requests a second of 1,000 / 250 tokens: docs/tuning.md, "What D needs"."""
+    """Measured with 20 requests a second of 1,000 / 250 tokens: benchmarks/results/tuning.md, "What D needs"."""
     load = list(poisson(20, 25, prompt=1000, answer=250))
     one, four = (simulate(_with_servers(servers), load, warm_up=4, until=25) for servers in (1, 4))
     assert four.outcome.whole.at(50) == pytest.approx(one.outcome.whole.at(50), rel=0.01)
@@ -155,7 +155,10 @@ def test_the_prefix_cache_forgets_what_was_used_least_recently() -> None:
     ids=lambda load: f"{load.way}-{load.prompt}-{load.answer}-{load.rate:g}{'-fp8' if load.fp8 else ''}",
 )
 def test_a_measured_load_is_predicted(load: Load) -> None:
-    """Documents are left out: within half a minute, the queue of one P depends on the sample (docs/tuning.md)."""
+    """Documents are left out: within half a minute, the queue of one P depends on the sample.
+
+    benchmarks/results/kv-transfer.md has the measurement.
+    """
     times = predicted(load, seeds=5)
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.08)

@@ -47,7 +47,7 @@ def test_the_way(resource: Resource, spec: dict[str, Any], way: Way) -> None:
 
 
 def test_the_load_that_tcp_carries(resource: Resource) -> None:
-    """8,000 tokens of Llama-3.1-8B in bf16 are 1.05 GB (docs/tuning.md)."""
+    """8,000 tokens of Llama-3.1-8B in bf16 are 1.05 GB (benchmarks/results/kv-transfer.md)."""
     (load,) = [load for load in loads(subject(resource(model=KNOWN)).plan, 3.2) if load.tokens == 8_000]
     assert load.bytes == 8_000 * 128 * 1024
     assert load.per_second == pytest.approx(3.05, rel=0.01)

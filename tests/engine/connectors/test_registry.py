@@ -37,7 +37,7 @@ def test_the_description_of_the_field_names_each_connector() -> None:
 
 
 def test_the_page_has_what_each_connector_needs_and_how_far_it_was_tried() -> None:
-    page = (REPOSITORY / "docs" / "resource.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "kv-transfer.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     for name, connector in CONNECTORS.items():
         assert f"| `{name}` | {connector.tried} |" in rows

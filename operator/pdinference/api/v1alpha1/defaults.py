@@ -1,7 +1,7 @@
 """Defaults of the operator where vLLM's own defaults do not suit P/D. Without P, vLLM's own apply.
 
-docs/tuning.md ("Defaults") has the measurements. Fields of the spec override them. They are not defaults of the CRD,
-because they depend on the role and the device.
+benchmarks/results/tuning.md ("Defaults") has the measurements. Fields of the spec override them. They are not defaults
+of the CRD, because they depend on the role and the device.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def api_servers(spec: Spec, role: Role) -> int | None:
     """API server processes of an instance; None for vLLM's default of one.
 
     With data parallelism, vLLM's default is one for each rank. But several do not complete their requests after SIGTERM
-    (docs/tuning.md, "API servers").
+    (benchmarks/results/tuning.md, "API servers").
     """
     return 1 if spec.of(role).parallelism.data > 1 else None
 

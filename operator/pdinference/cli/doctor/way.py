@@ -141,7 +141,10 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
     if way is Way.OTHER:
         return ok("way of the KV cache", "The connector is not Nixl. Its speed is not known here.")
     if way is Way.CPU:
-        return ok("way of the KV cache", "TCP between CPUs: 0.7 to 0.9 GB/s on two busy cores (docs/tuning.md).")
+        return ok(
+            "way of the KV cache",
+            "TCP between CPUs: 0.7 to 0.9 GB/s on two busy cores (benchmarks/results/kv-transfer.md).",
+        )
     if way is Way.NVLINK:
         return ok(
             "way of the KV cache",

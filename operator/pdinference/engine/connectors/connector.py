@@ -51,7 +51,7 @@ class Connector(ABC):
         vllm_names: Names of its classes in vLLM. The first is the default of `kv_connector`. Empty if vLLM has no class
             for it.
         handover: What the router sends to P and D; None if it sends whole requests to D.
-        tried: Extent of its tests, as in docs/resource.md.
+        tried: Extent of its tests, as in docs/kv-transfer.md.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]

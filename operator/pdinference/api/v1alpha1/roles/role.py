@@ -241,7 +241,7 @@ class RoleSpec(EngineOptions):
     prefixes. Default: none."""
     pod_template: PodTemplate = Field(default_factory=dict)
     """Overlay with `metadata` and `spec` of a pod, for settings without a field, for example volumes or a
-    sidecar. It is merged into the pods of the role. docs/resource.md lists the permitted fields."""
+    sidecar. It is merged into the pods of the role. docs/pods.md lists the permitted fields."""
 
     @property
     def products(self) -> list[str]:
