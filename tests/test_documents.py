@@ -21,6 +21,7 @@ _FOR_DEVELOPERS = [
     *sorted((REPOSITORY / "docs" / "adr").glob("*.md")),
     REPOSITORY / "docs" / "contributing.md",
     REPOSITORY / "docs" / "failure-modes.md",
+    REPOSITORY / "docs" / "failure-modes-operator.md",
 ]
 _MOST_WORDS = 1_800
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
