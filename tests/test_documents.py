@@ -20,6 +20,7 @@ _FOR_DEVELOPERS = [
     REPOSITORY / "ARCHITECTURE.md",
     *sorted((REPOSITORY / "docs" / "adr").glob("*.md")),
     REPOSITORY / "docs" / "contributing.md",
+    REPOSITORY / "docs" / "debug-reconcile.md",
     REPOSITORY / "docs" / "failure-modes.md",
     REPOSITORY / "docs" / "failure-modes-operator.md",
 ]
