@@ -20,8 +20,11 @@ _FOR_DEVELOPERS = [
     REPOSITORY / "ARCHITECTURE.md",
     *sorted((REPOSITORY / "docs" / "adr").glob("*.md")),
     REPOSITORY / "docs" / "contributing.md",
+    REPOSITORY / "docs" / "debug-reconcile.md",
     REPOSITORY / "docs" / "failure-modes.md",
+    REPOSITORY / "docs" / "failure-modes-operator.md",
 ]
+_MOST_WORDS = 1_800
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -87,6 +90,13 @@ def exists(span: str) -> bool:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_a_page_has_no_markers_of_a_merge(page: Path) -> None:
     assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)( |$)", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_is_short_enough_to_read(page: Path) -> None:
+    """Measurements and their history belong into benchmarks/results."""
+    words = len(page.read_text(encoding="utf-8").split())
+    assert words <= _MOST_WORDS, f"docs/{page.name} has {words:,} words, and a page may have {_MOST_WORDS:,}"
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

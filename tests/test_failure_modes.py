@@ -1,7 +1,8 @@
-"""docs/failure-modes.md: each fault has a test, and each named test exists in the named file."""
+"""Pages of failure modes: each fault has a test, and each named test exists in the named file."""
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-_PAGE = REPOSITORY / "docs" / "failure-modes.md"
+_PAGES = [REPOSITORY / "docs" / name for name in ("failure-modes.md", "failure-modes-operator.md")]
 _SPAN = re.compile(r"`([^`]+)`")
 
 
@@ -20,7 +21,7 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    for line in _PAGE.read_text(encoding="utf-8").splitlines():
+    for line in chain.from_iterable(page.read_text(encoding="utf-8").splitlines() for page in _PAGES):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if line.startswith("| ") and not line.startswith(("| ---", "| fault |")):
             yield Row(*cells)
@@ -49,5 +50,5 @@ def test_each_fault_has_tests_that_exist(row: Row) -> None:
     assert [f"{file}::{name}" for file, name in found if not exists(file, name)] == []
 
 
-def test_the_page_has_rows() -> None:
+def test_the_pages_have_rows() -> None:
     assert len(list(rows())) > 40

@@ -1,4 +1,4 @@
-"""docs/from-vllm.md: commands, resources and numbers match the program."""
+"""Pages for users of vLLM: commands, resources and numbers match the program."""
 
 import json
 import re
@@ -16,7 +16,11 @@ from pdinference.cli import main
 from pdinference.conversion.left_out import reason_to_leave_out
 from tests.conftest import REPOSITORY, Golden
 
-PAGE = REPOSITORY / "docs" / "from-vllm.md"
+DOCS = REPOSITORY / "docs"
+OPTIONS = DOCS / "vllm-options.md"
+SMALL_CARDS = DOCS / "small-cards.md"
+PAGES = (DOCS / "from-vllm.md", OPTIONS, SMALL_CARDS)
+TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LLAMA_2 = {
     "7B": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32},
@@ -35,8 +39,8 @@ SPLITS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files of the page."""
-    for _, name, text in BLOCK.findall(PAGE.read_text()):
+    """A folder with the files of the pages."""
+    for _, name, text in BLOCK.findall(TEXT):
         if name:
             (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -44,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_commands_print_what_the_page_says(golden: Golden) -> None:
+def test_commands_print_what_the_pages_say(golden: Golden) -> None:
     def rerun(match: re.Match[str]) -> str:
         language, _, text = match.groups()
         if language != "console":
@@ -55,7 +59,8 @@ def test_commands_print_what_the_page_says(golden: Golden) -> None:
         errors = [line for line in result.stderr.splitlines(keepends=True) if not line.startswith("Warning: ")]
         return f"```console\n{command}\n{result.stdout}{''.join(errors)}```"
 
-    golden(PAGE, BLOCK.sub(rerun, PAGE.read_text()))
+    for page in PAGES:
+        golden(page, BLOCK.sub(rerun, page.read_text(encoding="utf-8")))
 
 
 def test_what_convert_prints_is_valid(folder: Path) -> None:
@@ -73,7 +78,7 @@ def test_the_batch_of_the_page_is_valid(folder: Path) -> None:
 
 
 def test_every_option_of_the_page_is_one_that_convert_knows() -> None:
-    named = set(re.findall(r"^\|[^|]*?\|", PAGE.read_text(), re.MULTILINE))
+    named = set(re.findall(r"^\|[^|]*?\|", TEXT, re.MULTILINE))
     options = {option for cell in named for option in re.findall(r"`--([a-z-]+)`", cell)}
     assert len(options) > 30
     assert options - listed()[1].keys() - REMOVED.keys() <= {"parameter", "decode"}
@@ -81,10 +86,10 @@ def test_every_option_of_the_page_is_one_that_convert_knows() -> None:
     assert {"host", "api-key", "swap-space", "disable-log-stats"} <= without
 
 
-def test_fields_of_the_page_exist() -> None:
+def test_fields_of_the_pages_exist() -> None:
     schema = yaml.safe_load((REPOSITORY / "crds/pdinferences.pdinference.io.yaml").read_text())
     spec = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    for field in re.findall(r"`((?:model|engine|parameter|router|transfer)(?:\.[a-zA-Z]+)+)`", PAGE.read_text()):
+    for field in re.findall(r"`((?:model|engine|parameter|router|transfer)(?:\.[a-zA-Z]+)+)`", TEXT):
         node: Any = spec
         for part in field.split("."):
             node = node["properties"].get(part)
@@ -127,6 +132,6 @@ def tokens(plan: Any) -> str:
 
 
 def test_the_figures_of_the_page_are_those_of_the_plan(tmp_path: Path) -> None:
-    page = PAGE.read_text().splitlines()
+    page = SMALL_CARDS.read_text(encoding="utf-8").splitlines()
     wanted = [figures(tmp_path, split) for split in SPLITS]
     assert [line for line in page if re.match(r"\| (7B|13B)", line)] == wanted

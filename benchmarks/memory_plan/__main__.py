@@ -5,7 +5,7 @@
 For each model of `tiny_models.py` vLLM starts with the same settings as the plan, and is stopped when it has logged
 its KV cache; and the number of parameters is compared with that in the files. The KV formulas, groups and rounding are
 those of GPUs; weights and activations are not part of vLLM's CPU memory model, so this says nothing about what they
-take on a device (docs/memory.md has GPU runs).
+take on a device (benchmarks/results/memory.md has GPU runs).
 """
 
 import argparse

@@ -33,7 +33,7 @@ SUMMARIES: Final = {
     "docs/troubleshooting.md": "From a symptom to its cause and remedy.",
     "docs/runbooks.md": "What to do for each reason of the condition KVTransfer, and when objectives are missed.",
     "docs/security.md": "What the chart sets up, which values widen or narrow access, and what remains for you to do.",
-    "docs/releases.md": "Which releases of Kubernetes and vLLM work, what a version promises, how to release.",
+    "docs/releases.md": "Which releases of Kubernetes and vLLM work, what a version promises, how to install it.",
     "docs/contributing.md": "Recipes to add a field, a child object, a load signal, a condition or a page.",
     "docs/adr/README.md": "The decisions behind the design, with alternatives and evidence.",
     "docs/reference/conditions.md": "Every condition and every reason, with its meaning and remedy.",

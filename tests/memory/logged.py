@@ -1,4 +1,4 @@
-"""Values that vLLM logged on H200s (docs/memory.md), for comparison with plans."""
+"""Values that vLLM logged on H200s (benchmarks/results/memory.md), for comparison with plans."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The plan compared with logs of vLLM on H200s (docs/memory.md)."""
+"""The plan compared with logs of vLLM on H200s (benchmarks/results/memory.md)."""
 
 import pytest
 

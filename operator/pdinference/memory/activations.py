@@ -1,7 +1,7 @@
 """Estimates the memory of activations, and of everything else except weights and KV cache.
 
 vLLM measures both while it starts (`determine_available_memory` in vllm/v1/worker/gpu_worker.py). What is a tensor of
-its profiling run is counted; constants are named with the starts that set them (docs/memory.md).
+its profiling run is counted; constants are named with the starts that set them (benchmarks/results/memory.md).
 """
 
 from pdinference.memory.figures import GIB, MIB, Figure, ceil_div, computed, unknown
