@@ -45,6 +45,8 @@ PAGES: Final = (
     "admission",
     "troubleshooting",
     "operations",
+    "undo",
+    "models",
     "autoscaling",
     "batch",
     "gitops",

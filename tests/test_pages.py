@@ -164,7 +164,9 @@ LEFT_OUT = {
         ("kubectl patch pdi", "vLLM starts three times, which takes a minute"),
         ("├── revision skdpbsbd", "what was printed then"),
     ],
-    "operations": [
+    "operations": [],
+    "undo": [],
+    "models": [
         ("$ kubectl get", "the demo downloads no model; e2e/test_model_cache.py tests downloads"),
         ("$ kubectl get", "the model of the demo is in its image"),
         ("for pod in", "the demo has no adapter"),

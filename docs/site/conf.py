@@ -27,6 +27,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/README.md",
+    "benchmarks/results/*.md",
     "charts/pdinference-operator/README.md",
     "docs/**.md",
 ]
