@@ -50,6 +50,7 @@ PAGES: Final = (
     "autoscaling",
     "batch",
     "gitops",
+    "gitops-fleet",
     "p-d-or-not",
 )
 """The pages that work on the local cluster of the demo, and are run there."""

@@ -178,8 +178,8 @@ LEFT_OUT = {
     ],
     "gitops": [
         ("kubectl patch configmap", "needs Argo CD"),
-        ("kubectl patch configmap", "needs Argo CD"),
         ("flux bootstrap git", "needs Flux"),
     ],
+    "gitops-fleet": [("kubectl patch configmap", "needs Argo CD")],
     "p-d-or-not": [("vllm bench serve", "needs GPUs")],
 }
