@@ -22,7 +22,7 @@ SUMMARIES: Final = {
     "docs/p-d-or-not.md": "Measure the same model with and without the split on your own traffic.",
     "docs/resource.md": "Which field of a PDInference to set for which purpose, and its status.",
     "docs/memory.md": "Check whether a model fits its devices, and how many requests do, before a GPU is used.",
-    "docs/autoscaling.md": "Replica counts of P and D that follow the load, with limits for both, down to no pods.",
+    "docs/autoscaling.md": "Replica counts of P and D that follow the load, with a ratio and a GPU budget for both.",
     "docs/gitops.md": "Install the operator and your models from Git with Argo CD or Flux, and wait for a roll-out.",
     "docs/gitops-state.md": "Health checks, fields to ignore, a pause, and what the removal of a file deletes.",
     "docs/gitops-fleet.md": "Canary clusters before production clusters, and new versions of vLLM and the chart in Git.",

@@ -21,7 +21,7 @@ class Reason(NamedTuple):
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
 _DOWNLOAD: Final = "[download a model](../models.md#download-a-model)"
 _POD_TEMPLATE: Final = "[`podTemplate`](../resource.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
-_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling.md#metrics-source-specautoscalingsource)"
+_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling-sources.md)"
 _AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
 REASONS: Final = {
