@@ -41,6 +41,7 @@ DOCUMENTS: Final = REPOSITORY / "docs"
 PAGES: Final = (
     "quick-start",
     "kubectl-pdi",
+    "measure",
     "verify",
     "admission",
     "troubleshooting",

@@ -150,6 +150,8 @@ LEFT_OUT = {
     "kubectl-pdi": [
         ("make setup", "the tests have this environment already"),
         ("team-a/llama ready http://llama.team-a.svc", "another resource"),
+    ],
+    "measure": [
         ("kubectl pdi bench", "longer than the prompts of the tiny model, and takes 100 seconds"),
         ("kubectl pdi dashboard", "needs Grafana"),
     ],
