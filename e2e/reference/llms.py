@@ -25,7 +25,7 @@ SUMMARIES: Final = {
     "docs/autoscaling.md": "Replica counts of P and D that follow the load, with a ratio and a GPU budget for both.",
     "docs/gitops.md": "Install the operator and your models from Git with Argo CD or Flux, and wait for a roll-out.",
     "docs/gitops-state.md": "Health checks, fields to ignore, a pause, and what the removal of a file deletes.",
-    "docs/gitops-fleet.md": "Canary clusters before production clusters, and new versions of vLLM and the chart in Git.",
+    "docs/gitops-fleet.md": "Canary clusters before production clusters, and new versions of vLLM and the chart.",
     "docs/doctor.md": "Whether nodes, images and network have what a fast KV transfer needs, and how fast it is.",
     "docs/calibrate.md": "Measure your device, so that predictions use its numbers.",
     "docs/tuning.md": "When separate prefill and decode pay, with measurements on an H100 and on H200s.",
