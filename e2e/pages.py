@@ -41,13 +41,17 @@ DOCUMENTS: Final = REPOSITORY / "docs"
 PAGES: Final = (
     "quick-start",
     "kubectl-pdi",
+    "measure",
     "verify",
     "admission",
     "troubleshooting",
     "operations",
+    "undo",
+    "models",
     "autoscaling",
     "batch",
     "gitops",
+    "gitops-fleet",
     "p-d-or-not",
 )
 """The pages that work on the local cluster of the demo, and are run there."""

@@ -183,7 +183,7 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
 
 
 def late_adapter(serving: Serving, prompt: str) -> str:
-    """Load an adapter into the running engines, as docs/operations.md says, and ask it; no pod is replaced."""
+    """Load an adapter into the running engines, as docs/models.md says, and ask it; no pod is replaced."""
     before = pods(serving)
     for pod in before.values():
         if pod["metadata"]["labels"][LABEL_ROLE] in ENGINE_ROLES:

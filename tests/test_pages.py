@@ -150,6 +150,8 @@ LEFT_OUT = {
     "kubectl-pdi": [
         ("make setup", "the tests have this environment already"),
         ("team-a/llama ready http://llama.team-a.svc", "another resource"),
+    ],
+    "measure": [
         ("kubectl pdi bench", "longer than the prompts of the tiny model, and takes 100 seconds"),
         ("kubectl pdi dashboard", "needs Grafana"),
     ],
@@ -164,7 +166,9 @@ LEFT_OUT = {
         ("kubectl patch pdi", "vLLM starts three times, which takes a minute"),
         ("├── revision skdpbsbd", "what was printed then"),
     ],
-    "operations": [
+    "operations": [],
+    "undo": [],
+    "models": [
         ("$ kubectl get", "the demo downloads no model; e2e/test_model_cache.py tests downloads"),
         ("$ kubectl get", "the model of the demo is in its image"),
         ("for pod in", "the demo has no adapter"),
@@ -176,8 +180,8 @@ LEFT_OUT = {
     ],
     "gitops": [
         ("kubectl patch configmap", "needs Argo CD"),
-        ("kubectl patch configmap", "needs Argo CD"),
         ("flux bootstrap git", "needs Flux"),
     ],
+    "gitops-fleet": [("kubectl patch configmap", "needs Argo CD")],
     "p-d-or-not": [("vllm bench serve", "needs GPUs")],
 }

@@ -160,7 +160,7 @@ def _component(cluster: ClusterSpec, name: str, command: list[Word], health: str
 
 
 def _admission(cluster: ClusterSpec) -> dict[str, Any]:
-    """Webhooks are called with the front proxy's client certificate, for those that ask for one (docs/admission.md)."""
+    """Webhooks are called with the front proxy's client certificate, for those that ask for one (docs/webhook.md)."""
     at = pki.folder(cluster)
     certificate = {key: str(at / f"{pki.FRONT_PROXY}.{ending}") for key, ending in _CERTIFICATE.items()}
     kubeconfig = cluster.folder / "webhooks.kubeconfig"

@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1.conditions import POD_REASONS, TABLE, ConditionTyp
 
 _OTHERS: Final = (
     "Further reasons of the Job for a model, such as `AccessDenied` and `NoSpace`, are under "
-    "[download a model](../operations.md#download-a-model). All others are those of the kubelet, of the API server "
+    "[download a model](../models.md#download-a-model). All others are those of the kubelet, of the API server "
     "(`Forbidden`, `Invalid`), of the HorizontalPodAutoscaler or of the Gateway's controller, word for word."
 )
 _SCALER: Final = (

@@ -19,9 +19,9 @@ class Reason(NamedTuple):
 
 
 _STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
-_DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
+_DOWNLOAD: Final = "[download a model](../models.md#download-a-model)"
 _POD_TEMPLATE: Final = "[`podTemplate`](../pods.md#other-pod-settings-podtemplate-of-each-role-and-of-the-router)"
-_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling.md#metrics-source-specautoscalingsource)"
+_SOURCE: Final = "[`spec.autoscaling.source`](../autoscaling-sources.md)"
 _AGAIN: Final = "With its output on a volume, a new PDBatch [continues](../batch.md#failures-and-changes)."
 
 REASONS: Final = {
@@ -79,7 +79,7 @@ REASONS: Final = {
     "InvalidImageName": Reason("The name of an image is not valid.", "Correct it."),
     "InvalidSpec": Reason(
         "The stored spec is not valid. The last valid one stays in effect.",
-        "Correct the fields in the message, or [undo the edit](../operations.md#undo-an-edit).",
+        "Correct the fields in the message, or [undo the edit](../undo.md#undo-an-edit).",
     ),
     "Met": Reason("Requests keep the objectives."),
     "MetricsApiElsewhere": Reason(
@@ -109,7 +109,7 @@ REASONS: Final = {
     "NoUsableModel": Reason(
         "A pod found its model damaged or absent.",
         "Repair the files: [a model on a claim, in an image or on a node]"
-        "(../operations.md#a-model-on-a-claim-in-an-image-or-on-a-node).",
+        "(../models.md#a-model-on-a-claim-in-an-image-or-on-a-node).",
     ),
     "NotAccepted": Reason(
         "A Gateway does not accept the HTTPRoute.",
@@ -138,7 +138,7 @@ REASONS: Final = {
     "OOMKilled": Reason("A container used more memory than its limit.", "Raise `resources.limits.memory` of the role."),
     "Paused": Reason(
         "The resource is paused. While `Progressing` is True, the stored spec is not rolled out.",
-        "`kubectl pdi resume`: [hold edits back](../operations.md#hold-edits-back).",
+        "`kubectl pdi resume`: [hold edits back](../undo.md#hold-edits-back).",
     ),
     "Pending": Reason(
         "A Gateway's controller has not reported yet.", "Check that the Gateway exists and has a controller."

@@ -172,7 +172,7 @@ async def test_with_the_webhook_down_nothing_gets_in_and_all_else_goes_on(
 async def test_only_the_api_server_is_answered_where_it_presents_its_certificate(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
-    """The API server of the tests calls webhooks with its front proxy's certificate, as docs/admission.md has it."""
+    """The API server of the tests calls webhooks with its front proxy's certificate, as docs/webhook.md has it."""
     await operators.start(*webhook.flags, "--webhook-client-certificate")
     await webhook.insists()
     await world.apply("llama")

@@ -98,7 +98,7 @@ async def test_kubectl_shows_the_history_apart_from_that_of_statefulsets(world: 
 
 
 async def test_after_undo_the_file_with_the_edit_brings_it_back(world: World) -> None:
-    """The behaviour of `kubectl apply` after `pdinference undo`, as in docs/operations.md."""
+    """The behaviour of `kubectl apply` after `pdinference undo`, as in docs/undo.md."""
     for image in ("vllm:1", "vllm:2"):
         await remembered(world, engine={"image": image})
     await pdinference(world, "undo")

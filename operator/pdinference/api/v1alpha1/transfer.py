@@ -32,7 +32,7 @@ def host_local_cel(transfer: str) -> str:
 
 
 class RDMA(ApiModel):
-    """KV transfer over RDMA instead of TCP. Nodes must not limit locked memory (docs/operations.md)."""
+    """KV transfer over RDMA instead of TCP. Nodes must not limit locked memory (docs/nodes.md)."""
 
     resource_name: ExtendedResource
     """Extended resource of the RDMA devices, for example `rdma/ib`."""

@@ -13,7 +13,7 @@ _RDMA_LANES: Final = ("rc", "dc", "ud", "ib")
 _LEAST: Final = {Way.TCP: SLOW_TCP, Way.RDMA: SLOW_DIRECT, Way.NVLINK: SLOW_DIRECT}
 """GB/s below which the condition KVTransfer would be Slow, too."""
 _MEMLOCK: Final = (
-    "Set LimitMEMLOCK=infinity in the unit of the node's container runtime (docs/operations.md#rdma), and restart it."
+    "Set LimitMEMLOCK=infinity in the unit of the node's container runtime (docs/nodes.md#rdma), and restart it."
 )
 
 

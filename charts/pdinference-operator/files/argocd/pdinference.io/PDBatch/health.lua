@@ -1,4 +1,4 @@
--- Health of a PDBatch, for Argo CD (docs/gitops.md).
+-- Health of a PDBatch, for Argo CD (docs/gitops-state.md).
 if obj.metadata.deletionTimestamp then
   return { status = "Progressing", message = "The PDBatch is being deleted." }
 end
