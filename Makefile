@@ -75,11 +75,12 @@ test-busy-e2e: setup ## The tests with real kubelets, once beside two busy loops
 	@$(RUN) python -m tests.busy $(MAKE) --no-print-directory test-e2e
 
 .PHONY: lint
-lint: setup ## Formatting, lint, types, layers, generated files
+lint: setup ## Formatting, lint, types, layers, tests that are found, generated files
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) lint-imports
+	$(RUN) python -m tests.found
 	for crd in $(CRDS); do for copy in crds charts/pdinference-operator/files/crds; do \
 	  $(RUN) pdinference crd $$crd | diff -u $$copy/$$crd.yaml - || { echo 'Run: make generate'; exit 1; }; done; done
 	$(RUN) pdinference adapter-rules | diff -u $(ADAPTER_RULES) - || { echo 'Run: make generate'; exit 1; }

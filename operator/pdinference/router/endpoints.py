@@ -1,4 +1,7 @@
-"""The endpoints of vLLM that clients may use."""
+"""The endpoints of vLLM that clients may use.
+
+Tests: tests/router/test_arguments.py, tests/router/test_fuzzer.py
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,6 +1,8 @@
 """A P or D pod of the revision, and what the router has sent to it: without I/O, so that a simulation has the same.
 
 Engines that share a pod (the path HostLocal) are pods of their own here.
+
+Tests: tests/router/test_choice.py, tests/router/test_faults.py
 """
 
 from collections.abc import Iterator
