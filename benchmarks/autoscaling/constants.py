@@ -14,7 +14,7 @@ ROUTING = "least_loaded"
 _LONG_PROMPT = 8000
 TTFT_OBJECTIVE = 2.0
 """Seconds for prompts of up to 8,000 tokens, in proportion for longer ones."""
-ITL_OBJECTIVE = 0.040
+TPOT_OBJECTIVE = 0.040
 """Seconds a token, as the mean of a request: 25 tokens a second, several times as fast as one reads."""
 
 

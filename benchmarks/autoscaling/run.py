@@ -34,7 +34,7 @@ class Outcome:
     Attributes:
         met: Requests that kept both objectives.
         ttft: Requests that kept that of the first token.
-        itl: Requests that kept that of the tokens after.
+        tpot: Requests that kept that of the tokens after.
         gpu_hours: Time from a pod's creation to its end; each has one GPU.
         over: Pods beyond what the load of the moment needs.
         under: Pods short of it, counting those that are ready.
@@ -46,7 +46,7 @@ class Outcome:
 
     met: float
     ttft: float
-    itl: float
+    tpot: float
     gpu_hours: float
     over: float
     under: float
@@ -172,12 +172,12 @@ def _judge(fleet: Fleet, hours: float, watch: _Watch) -> Outcome:
     arrived = len(fleet.requests)
     ttft = [request.first_at - request.arrival.at for request in finished]
     in_time = [seconds <= const.ttft_objective(r.arrival.prompt) for r, seconds in zip(finished, ttft, strict=True)]
-    fluent = [_pace(request) <= const.ITL_OBJECTIVE for request in finished]
+    fluent = [_pace(request) <= const.TPOT_OBJECTIVE for request in finished]
     ranked = sorted(ttft) + [math.inf] * (arrived - len(finished))
     return Outcome(
         met=sum(a and b for a, b in zip(in_time, fluent, strict=True)) / arrived,
         ttft=sum(in_time) / arrived,
-        itl=sum(fluent) / arrived,
+        tpot=sum(fluent) / arrived,
         gpu_hours=hours,
         over=watch.over,
         under=watch.under,

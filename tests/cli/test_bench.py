@@ -50,7 +50,7 @@ async def test_a_rate_spreads_the_requests(served: Served) -> None:
     measured = json.loads(found.stdout)
     assert measured["seconds"] >= 3 / 20
     assert (measured["answers"], measured["promptTokens"], measured["answerTokens"]) == (4, 48, 16)
-    assert set(measured["latencySeconds"]) == {"ttft", "itl", "gap", "total"}
+    assert set(measured["latencySeconds"]) == {"ttft", "tpot", "gap", "total"}
 
 
 async def test_a_stall_within_an_answer_is_seen_in_the_gaps(served: Served) -> None:
@@ -58,7 +58,7 @@ async def test_a_stall_within_an_answer_is_seen_in_the_gaps(served: Served) -> N
     served.router.stall = 0.5
     found = await served.cluster.run("bench", "--requests", "1", "-o", "json")
     latencies = json.loads(found.stdout)["latencySeconds"]
-    assert latencies["itl"]["p99"] < 0.25
+    assert latencies["tpot"]["p99"] < 0.25
     assert latencies["gap"]["p99"] >= 0.4
     assert latencies["gap"]["p50"] < 0.25
 

@@ -153,8 +153,8 @@ def test_transfer_and_objectives_are_shown_as_measured(golden: Golden) -> None:
         "firstTokenPercent": 35, "inferredTransport": "TCP", "verification": {"state": "verified"},
     }  # fmt: skip
     objectives = {
-        "stated": "ttft 500ms, itl 30ms, 99 %", "requests": 1812, "limit": "Transfer",
-        "ttft": {"keptPercent": 91.5, "milliseconds": 812}, "itl": {"keptPercent": 99.9, "milliseconds": 21},
+        "stated": "ttft 500ms, tpot 30ms, 99 %", "requests": 1812, "limit": "Transfer",
+        "ttft": {"keptPercent": 91.5, "milliseconds": 812}, "tpot": {"keptPercent": 99.9, "milliseconds": 21},
     }  # fmt: skip
     resource = {
         "metadata": {"name": "llama", "namespace": "ns"},

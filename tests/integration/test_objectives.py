@@ -17,7 +17,7 @@ from tests.integration.test_kv_transfer import reported
 from tests.integration.world import World
 from tests.waiting import until
 
-OBJECTIVES = {"ttft": "500ms", "itl": "30ms", "percentile": 90}
+OBJECTIVES = {"ttft": "500ms", "tpot": "30ms", "percentile": 90}
 
 _READING_S = 35.0
 """Longer than the time between two readings of a router pod."""

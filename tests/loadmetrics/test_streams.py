@@ -56,7 +56,7 @@ def test_the_window_has_the_answers_of_the_last_minutes() -> None:
     assert 270 <= counts.seconds <= 360
     found = attainments(Objectives(0.5, 0.03, 99), counts)
     assert (found["ttft"].requests, found["ttft"].kept) == (counts.seconds / 30 * 2, 0.5)
-    assert found["itl"].kept == 1
+    assert found["tpot"].kept == 1
     assert counts.prefill_seconds == pytest.approx(counts.seconds / 30 * 0.8)
 
 

@@ -20,7 +20,7 @@ from pdinference.planning.utilization import RoleUse, Utilization, gpu_price
 from tests.conftest import REPOSITORY
 from tests.planning.statuses import NOW, SERVING, built, conditions
 
-STATED = Objectives(ttft=0.5, itl=0.03, percentile=99)
+STATED = Objectives(ttft=0.5, tpot=0.03, percentile=99)
 USE = Utilization(
     {Role.PARAMETER: RoleUse(0.62, 9800.0, 0.1), Role.DECODE: RoleUse(0.81, 1200.0, 0.4)}, 0.006, cost_per_million=0.417
 )
@@ -119,8 +119,8 @@ def test_the_numbers_and_the_message() -> None:
     found = status.objectives
     assert found is not None
     assert found.ttft is not None
-    assert found.itl is not None
-    assert (found.requests, found.ttft.kept_percent, found.itl.kept_percent) == (1000, 99.5, 100)
+    assert found.tpot is not None
+    assert (found.requests, found.ttft.kept_percent, found.tpot.kept_percent) == (1000, 99.5, 100)
     assert found.parameter is not None
     assert (found.parameter.busy_percent, found.parameter.tokens_per_second_per_gpu) == (62, 9800)
     assert (found.observed_time, found.since) == (NOW, NOW - timedelta(seconds=300))

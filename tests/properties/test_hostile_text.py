@@ -42,7 +42,7 @@ FORMS = {"transfer.lmCache.remoteUrl": "redis://{text}.models:6379"}
 """How a text is written into a field that takes none at the end of its value."""
 WITHOUT_WORDS = {
     "engine.version",
-    "objectives.itl",
+    "objectives.tpot",
     "objectives.ttft",
     "router.clients.[].cidr",
     "router.route.timeouts.request",

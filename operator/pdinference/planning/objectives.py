@@ -9,7 +9,7 @@ from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTP
 from pdinference.api.v1alpha1 import objectives as api
 from pdinference.api.v1alpha1.durations import milliseconds
 
-Kind = Literal["ttft", "itl"]
+Kind = Literal["ttft", "tpot"]
 
 _CHANCE: Final = 2.0
 """Standard deviations above the allowed number of misses that chance explains."""
@@ -25,12 +25,12 @@ class Objectives:
 
     Attributes:
         ttft: Time to first token; None without this objective.
-        itl: Time per output token; None without this objective.
+        tpot: Time per output token; None without this objective.
         percentile: Share of the requests that should keep them, in percent.
     """
 
     ttft: float | None
-    itl: float | None
+    tpot: float | None
     percentile: float
 
     @classmethod
@@ -38,13 +38,13 @@ class Objectives:
         """The objectives of a spec; None without any."""
         if spec is None:
             return None
-        ttft, itl = (None if stated is None else milliseconds(stated) / 1000 for stated in (spec.ttft, spec.itl))
-        return cls(ttft, itl, spec.percentile)
+        ttft, tpot = (None if stated is None else milliseconds(stated) / 1000 for stated in (spec.ttft, spec.tpot))
+        return cls(ttft, tpot, spec.percentile)
 
     @property
     def stated(self) -> str:
         """All of them as text, which shows whether numbers belong to them."""
-        limits = {"ttft": self.ttft, "itl": self.itl}
+        limits = {"ttft": self.ttft, "tpot": self.tpot}
         named = (f"{name} {1000 * limit:g}ms" for name, limit in limits.items() if limit is not None)
         return f"{', '.join(named)}, p{self.percentile:g}"
 
@@ -124,10 +124,10 @@ def attainments(objectives: Objectives, counts: StreamCounts) -> dict[Kind, Atta
         lost = counts.failed + _above(objectives.ttft, ABANDONED_BOUNDS, counts.abandoned)
         measured = quantile(share, FIRST_TOKEN_BOUNDS, counts.first_token)
         found["ttft"] = Attainment(sum(counts.first_token) + lost, late + lost, measured)
-    if objectives.itl is not None:
-        late = _above(objectives.itl, OUTPUT_TOKEN_BOUNDS, counts.output_token)
+    if objectives.tpot is not None:
+        late = _above(objectives.tpot, OUTPUT_TOKEN_BOUNDS, counts.output_token)
         measured = quantile(share, OUTPUT_TOKEN_BOUNDS, counts.output_token)
-        found["itl"] = Attainment(sum(counts.output_token), late, measured)
+        found["tpot"] = Attainment(sum(counts.output_token), late, measured)
     return {kind: one for kind, one in found.items() if one.requests > 0}
 
 

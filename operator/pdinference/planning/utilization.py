@@ -72,7 +72,7 @@ def limit(
     """
     if _is_missed("ttft", objectives, found):
         return _of_first_token(counts, use, transfer_share)
-    if _is_missed("itl", objectives, found):
+    if _is_missed("tpot", objectives, found):
         return _of_output_tokens(objectives, use)
     return ""
 
@@ -110,6 +110,6 @@ def _of_first_token(counts: StreamCounts, use: Utilization, transfer_share: floa
 
 def _of_output_tokens(objectives: Objectives, use: Utilization) -> Limit:
     idle = use.idle_token_seconds
-    if idle is not None and objectives.itl is not None and idle >= _NEAR * objectives.itl:
+    if idle is not None and objectives.tpot is not None and idle >= _NEAR * objectives.tpot:
         return "DecodeSpeed"
     return "Decode"

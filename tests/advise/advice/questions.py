@@ -42,7 +42,7 @@ def question(
     prompt: str = "1000",
     answer: str = "100",
     ttft: str | None = None,
-    itl: str | None = None,
+    tpot: str | None = None,
     transports: tuple[str, ...] = (),
     prices: tuple[str, ...] = (),
     document: dict[str, Any] | None = None,
@@ -50,6 +50,6 @@ def question(
     resource = document or llama()
     classes = (RequestClass(parse(prompt, "prompt"), parse(answer, "answer")),)
     load = Synthetic(rate, classes).trace(600 / rate)
-    objectives = parse_objectives(ttft, itl, 99, (), ())
+    objectives = parse_objectives(ttft, tpot, 99, (), ())
     ways = parse_transports(transports)
     return Question(resource, inputs_of(resource), parse_offer(gpus, prices), ways, objectives, load, load)

@@ -22,14 +22,14 @@ from tests.memory.configs import DEEPSEEK_V2_LITE
 
 
 def test_a_small_load_needs_no_split() -> None:
-    advice = answer(question(ttft="500ms", itl="30ms"))
+    advice = answer(question(ttft="500ms", tpot="30ms"))
     assert advice.verdict.answer is Answer.TOGETHER
     assert advice.shown.candidate.layout.title == "unsplit: 1 x TP 1"
     assert any(one.candidate.layout.split for one in advice.results)
 
 
 def test_a_tight_objective_for_tokens_beside_long_prompts_needs_a_split() -> None:
-    advice = answer(question(prompt="8000", answer="150", rate=3, ttft="3s", itl="8ms"))
+    advice = answer(question(prompt="8000", answer="150", rate=3, ttft="3s", tpot="8ms"))
     assert advice.verdict.answer is Answer.SPLIT
     assert advice.shown.candidate.layout.host_local
 
@@ -42,7 +42,7 @@ def test_tcp_that_cannot_carry_the_load_is_shown_with_its_limit() -> None:
 
 
 def test_smaller_steps_are_a_hint_where_prompts_delay_tokens() -> None:
-    asked = question(("1xH200",), prompt="8000", answer="150", rate=1.5, ttft="3s", itl="30ms")
+    asked = question(("1xH200",), prompt="8000", answer="150", rate=1.5, ttft="3s", tpot="30ms")
     advice = answer(asked)
     rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
     own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, 2,048 tokens a step"]
@@ -66,19 +66,19 @@ def test_tokens_a_step_that_the_file_decides_are_not_changed(part: str, options:
 
 
 def test_smaller_steps_are_no_hint_where_prompts_are_as_short() -> None:
-    advice = answer(question(("1xH200",), prompt="2000", answer="1000", rate=2, itl="9ms"))
+    advice = answer(question(("1xH200",), prompt="2000", answer="1000", rate=2, tpot="9ms"))
     (own,) = as_json(advice)["arrangements"]
     assert own["limit"] == "prompts between tokens"
 
 
 def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
-    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=2.5, itl="9ms"))
+    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=2.5, tpot="9ms"))
     rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
     own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, FP8 KV cache"]
     assert (own["limit"], own["kvCacheBits"], small["kvCacheBits"]) == ("decode bandwidth", 16, 8)
     assert small["decode"]["kvCacheTokens"] == pytest.approx(2 * own["decode"]["kvCacheTokens"], rel=0.01)
-    assert small["itl"]["p50"] < own["itl"]["p50"]
-    assert (small["itl"]["source"], own["itl"]["source"]) == ("extrapolated", "interpolated")
+    assert small["tpot"]["p50"] < own["tpot"]["p50"]
+    assert (small["tpot"]["source"], own["tpot"]["source"]) == ("extrapolated", "interpolated")
     assert advice.shown.candidate.layout.fp8 is False
 
 
@@ -105,7 +105,7 @@ def test_answers_of_p_that_the_file_wants_are_in_every_split_row() -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    asked = question(ttft="500ms", itl="30ms")
+    asked = question(ttft="500ms", tpot="30ms")
     assert as_json(answer(asked)) == as_json(answer(asked))
 
 
@@ -113,14 +113,14 @@ def test_the_json_has_a_source_for_each_prediction_and_a_valid_resource() -> Non
     found = json.loads(json.dumps(as_json(answer(question(("2xH100",), prices=("H100=2.5",)))), allow_nan=False))
     assert set(found) == {"verdict", "why", "objectives", "load", "gpus", "arrangements", "notes", "resource"}
     for row in found["arrangements"]:
-        for number in ("ttft", "itl", "gap", "whole", "attainment", "bearsTimesTheLoad"):
+        for number in ("ttft", "tpot", "gap", "whole", "attainment", "bearsTimesTheLoad"):
             assert row[number]["source"] == "extrapolated"
         assert row["costPerHour"] == 2.5 * row["gpus"]
     assert examine(found["resource"], RenderSettings()).problems == ()
 
 
 def test_the_replicas_range_from_the_mean_load_to_the_gpus() -> None:
-    asked = question(("4xH200",), ttft="500ms", itl="30ms")
+    asked = question(("4xH200",), ttft="500ms", tpot="30ms")
     slow = replace(asked, load=replace(asked.load, seconds=10 * asked.load.seconds))
     role = answer(slow).document()["spec"]["decode"]
     assert role["autoscaling"] == {"minReplicas": 1, "maxReplicas": 4}
@@ -195,7 +195,7 @@ def test_a_load_of_months_may_be_simulated_slower() -> None:
 
 @pytest.mark.parametrize("finalists", [1, 2])
 def test_each_way_that_carries_the_load_is_shown(finalists: int) -> None:
-    asked = question(transports=("nvlink", "tcp", "rdma=40GB/s"), ttft="500ms", itl="30ms")
+    asked = question(transports=("nvlink", "tcp", "rdma=40GB/s"), ttft="500ms", tpot="30ms")
     effort = replace(QUICK, finalists=finalists)
     advice = advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], effort)
     ways = {one.candidate.layout.transport for one in advice.results}
@@ -211,7 +211,7 @@ def test_a_hint_whose_kv_cache_is_not_known_is_left_out() -> None:
     assert not any(one.candidate.layout.fp8 for one in advice.results)
 
 
-@pytest.mark.parametrize("asked", [question(ttft="500ms", itl="30ms"), question(prompt="8000", answer="150", rate=4)])
+@pytest.mark.parametrize("asked", [question(ttft="500ms", tpot="30ms"), question(prompt="8000", answer="150", rate=4)])
 def test_the_simulations_that_are_still_to_come_are_known(asked: Question) -> None:
     done, totals = 0, list[int]()
 

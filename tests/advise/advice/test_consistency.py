@@ -25,8 +25,8 @@ OBJECTIVES: Final = st.tuples(st.integers(150, 2000), st.integers(6, 40))
 
 
 def ask(gpus: str, rate: float, lengths: tuple[str, str], objectives: tuple[int, int]) -> Advice:
-    (prompt, tokens), (ttft, itl) = lengths, objectives
-    return answer(question((gpus,), rate=rate, prompt=prompt, answer=tokens, ttft=f"{ttft}ms", itl=f"{itl}ms"))
+    (prompt, tokens), (ttft, tpot) = lengths, objectives
+    return answer(question((gpus,), rate=rate, prompt=prompt, answer=tokens, ttft=f"{ttft}ms", tpot=f"{tpot}ms"))
 
 
 def needed(advice: Advice) -> float:
@@ -47,8 +47,8 @@ def test_more_load_never_needs_fewer_gpus(rate: float, lengths: tuple[str, str],
 def test_laxer_objectives_never_need_more_gpus(
     rate: float, lengths: tuple[str, str], objectives: tuple[int, int]
 ) -> None:
-    ttft, itl = objectives
-    tight, lax = (needed(ask("3xH200", rate, lengths, each)) for each in (objectives, (2 * ttft, 2 * itl)))
+    ttft, tpot = objectives
+    tight, lax = (needed(ask("3xH200", rate, lengths, each)) for each in (objectives, (2 * ttft, 2 * tpot)))
     assert lax <= tight
 
 

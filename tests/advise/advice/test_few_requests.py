@@ -13,7 +13,7 @@ from tests.advise.advice.questions import answer, question
 
 def advice_on(*times: float, tokens: int = 100, ttft: str | None = "1s") -> Advice:
     load = Trace.observed(tuple(Arrival(at, 1000, tokens) for at in times), "a trace")
-    return answer(replace(question(("1xH200",), ttft=ttft, itl="30ms" if ttft else None), load=load, peak=load))
+    return answer(replace(question(("1xH200",), ttft=ttft, tpot="30ms" if ttft else None), load=load, peak=load))
 
 
 @pytest.mark.parametrize("times", [(0.0,), (0.0, 0.0), (0.0, 30.0)])

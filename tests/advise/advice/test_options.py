@@ -75,10 +75,10 @@ def test_the_way_says_where_its_speed_comes_from() -> None:
 
 
 def test_objectives_of_classes_take_what_they_lack_from_the_others() -> None:
-    objectives = parse_objectives("500ms", None, 95, ("chat:itl=20ms", "batch:ttft=60s"), {"chat", "batch", "rest"})
-    assert (objectives.of("chat").ttft, objectives.of("chat").itl) == (0.5, 0.02)
+    objectives = parse_objectives("500ms", None, 95, ("chat:tpot=20ms", "batch:ttft=60s"), {"chat", "batch", "rest"})
+    assert (objectives.of("chat").ttft, objectives.of("chat").tpot) == (0.5, 0.02)
     assert (objectives.of("batch").ttft, objectives.of("rest").ttft) == (60, 0.5)
-    assert math.isinf(objectives.of("rest").itl)
+    assert math.isinf(objectives.of("rest").tpot)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_objectives_of_classes_take_what_they_lack_from_the_others() -> None:
         ("0ms", (), "--ttft"),
         ("2h", (), "--ttft"),
         (None, ("mail:ttft=1s",), "no class mail. It has chat"),
-        (None, ("chat:e2e=1s",), "CLASS:ttft=300ms,itl=20ms"),
-        (None, ("chat:ttft=1s", "chat:itl=1s"), "twice"),
+        (None, ("chat:e2e=1s",), "CLASS:ttft=300ms,tpot=20ms"),
+        (None, ("chat:ttft=1s", "chat:tpot=1s"), "twice"),
     ],
 )
 def test_wrong_objectives_are_refused(ttft: str | None, kinds: tuple[str, ...], message: str) -> None:

@@ -16,7 +16,7 @@ from pdinference_advise.advice.ways import parse_transports
 from pdinference_advise.simulation.run import Use
 from tests.advise.advice.questions import question
 
-ASKED: Final = question(ttft="500ms", itl="20ms")
+ASKED: Final = question(ttft="500ms", tpot="20ms")
 GIVEN: Final = Objectives(99, Objective(0.5, 0.02))
 NONE: Final = Objectives(99, Objective())
 IDLE: Final = Use(0.3, 0.9, 0.1, 0.0, 0.1, 0.0)
@@ -57,7 +57,7 @@ def test_the_reason_names_the_percentile_that_is_asked_for() -> None:
     verdict = judge([result(2, split=True), result(2, missing(), split=False)], asked)
     assert "TTFT p90 900 ms" in verdict.why
     trade = judge([result(2, split=True), result(2, FINE, split=False)], replace(NONE, percentile=90))
-    assert "ITL p90" in trade.why
+    assert "TPOT p90" in trade.why
 
 
 @pytest.mark.parametrize("rival", [missing(Keeps.PERHAPS), replace(FINE, keeps=Keeps.PROBABLY)])
@@ -127,7 +127,7 @@ def test_what_is_full_limits_the_first_token(use: Use, limit: Limit) -> None:
 
 
 def test_a_slow_token_is_decode_or_the_prompts_between_tokens() -> None:
-    slow = replace(FINE, itl=(0.02, 0.022), itl_missed=0.5, keeps=Keeps.NO)
+    slow = replace(FINE, tpot=(0.02, 0.022), tpot_missed=0.5, keeps=Keeps.NO)
     assert limit_of(result(2, split=True, broken=slow)) is Limit.DECODE
     assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is Limit.DECODE
     assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PROMPTS
@@ -172,7 +172,7 @@ def test_a_mode_without_a_rival_says_what_it_keeps_and_how_certainly() -> None:
 
 
 def test_prompts_that_take_much_of_the_time_limit_tokens_without_long_gaps() -> None:
-    slow = replace(FINE, itl=(0.02, 0.022), gap=0.04, itl_missed=0.3, keeps=Keeps.NO)
+    slow = replace(FINE, tpot=(0.02, 0.022), gap=0.04, tpot_missed=0.3, keeps=Keeps.NO)
     one = result(1, slow, split=False)
     for scale, limit in (
         (0.2 / one.candidate.estimate.prefill, Limit.DECODE),
@@ -183,7 +183,7 @@ def test_prompts_that_take_much_of_the_time_limit_tokens_without_long_gaps() -> 
 
 @pytest.mark.parametrize(("tail", "limit"), [(0.0088, Limit.DECODE), (0.0142, Limit.PROMPTS)])
 def test_answers_with_uneven_tokens_are_limited_by_prompts(tail: float, limit: Limit) -> None:
-    documents = replace(FINE, itl=(0.0068, tail), gap=0.0125, itl_missed=0.26, keeps=Keeps.NO)
+    documents = replace(FINE, tpot=(0.0068, tail), gap=0.0125, tpot_missed=0.26, keeps=Keeps.NO)
     assert limit_of(result(1, documents, split=False)) is limit
 
 
@@ -209,7 +209,7 @@ def test_gpus_of_several_products_are_named_with_their_price() -> None:
 
 
 BUSY: Final = replace(IDLE, prefill=0.95)
-UNKEPT: Final = replace(FINE, attainment=0.0, ttft_missed=1.0, itl_missed=1.0, keeps=Keeps.NO)
+UNKEPT: Final = replace(FINE, attainment=0.0, ttft_missed=1.0, tpot_missed=1.0, keeps=Keeps.NO)
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,5 @@ def test_more_gpus_are_advised_where_they_are_busy(use: Use, advice: str) -> Non
 def test_what_is_idle_limits_nothing() -> None:
     """Both objectives are missed with little work: the time of a step is too long, not the API server full."""
     assert limit_of(result(2, replace(UNKEPT, use=replace(IDLE, api_server=0.45)), split=True)) is Limit.DECODE
-    late = replace(UNKEPT, itl_missed=0.0, use=replace(IDLE, prefill=0.1, api_server=0.45))
+    late = replace(UNKEPT, tpot_missed=0.0, use=replace(IDLE, prefill=0.1, api_server=0.45))
     assert limit_of(result(2, late, split=True)) is Limit.PREFILL

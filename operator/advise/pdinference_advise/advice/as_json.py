@@ -64,8 +64,8 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
         "ttft": _number(
             {"p50": trial.ttft[0], tail: trial.ttft[1]}, first, {"p50": errors.ttft_p50, tail: errors.ttft(percentile)}
         ),
-        "itl": _number(
-            {"p50": trial.itl[0], tail: trial.itl[1]}, token, {"p50": errors.tpot_p50, tail: errors.tpot(percentile)}
+        "tpot": _number(
+            {"p50": trial.tpot[0], tail: trial.tpot[1]}, token, {"p50": errors.tpot_p50, tail: errors.tpot(percentile)}
         ),
         "gap": _number({"p99": trial.gap}, token, {"p99": errors.gap_p99}),
         "whole": _number({"p50": trial.whole[0], "p99": trial.whole[1]}, built.source, {"p50": errors.whole_p50}),
@@ -104,7 +104,7 @@ def _group(group: Group, limits: Limits) -> dict[str, Any]:
 
 
 def _objective(one: Objective) -> dict[str, float | None]:
-    return {name: None if math.isinf(value) else value for name, value in (("ttft", one.ttft), ("itl", one.itl))}
+    return {name: None if math.isinf(value) else value for name, value in (("ttft", one.ttft), ("tpot", one.tpot))}
 
 
 def _least_certain(*sources: Source | None) -> Source:

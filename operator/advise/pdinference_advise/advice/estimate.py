@@ -87,10 +87,10 @@ def estimate(built: Built, demand: Demand, objectives: Objectives) -> Estimate:
     of_p = split.kind if split else arrangement.kind
     engines = split.engines if split else arrangement.engines
     prefill = demand.rate * _prompt_seconds(of_p, demand) / engines
-    itl, prompts = objectives.default.itl, min(_FULL, prefill)
-    most = arrangement.engines * _tokens_a_second(arrangement.kind, demand, itl, 0.0 if split else prompts)
+    tpot, prompts = objectives.default.tpot, min(_FULL, prefill)
+    most = arrangement.engines * _tokens_a_second(arrangement.kind, demand, tpot, 0.0 if split else prompts)
     if split and split.answers:
-        most += split.engines * _tokens_a_second(of_p, demand, itl, prompts)
+        most += split.engines * _tokens_a_second(of_p, demand, tpot, prompts)
     decode = demand.rate * demand.answer / most if most else math.inf
     transfer, moving = 0.0, 0.0
     if split:
@@ -109,7 +109,7 @@ def _prompt_seconds(kind: EngineKind, demand: Demand) -> float:
     return share * kind.steps.prefill(step, demand.pairs / share, 0, max(1, round(1 / share)))
 
 
-def _tokens_a_second(kind: EngineKind, demand: Demand, itl: float, prompts: float) -> float:
+def _tokens_a_second(kind: EngineKind, demand: Demand, tpot: float, prompts: float) -> float:
     """Most tokens of an engine: with as many requests as its cache holds, each step within the objective."""
     most = int(min(kind.limits.requests, kind.limits.kv_tokens / (demand.context + kind.limits.block / 2)))
 
@@ -117,7 +117,7 @@ def _tokens_a_second(kind: EngineKind, demand: Demand, itl: float, prompts: floa
         step = kind.steps.decode_step(running, demand.context)
         return step / (1 - prompts)
 
-    running = _largest(most, lambda number: seconds(number) <= itl)
+    running = _largest(most, lambda number: seconds(number) <= tpot)
     return running / seconds(running) if running else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Latencies that requests should keep, as options say them: `500ms` and `chat:ttft=300ms,itl=20ms`."""
+"""Latencies that requests should keep, as options say them: `500ms` and `chat:ttft=300ms,tpot=20ms`."""
 
 import math
 import re
@@ -22,19 +22,19 @@ class Objective:
 
     Attributes:
         ttft: Most seconds to the first token; infinite without.
-        itl: Most seconds per output token after the first, as a mean of the answer; infinite without.
+        tpot: Most seconds per output token after the first, as a mean of the answer; infinite without.
     """
 
     ttft: float = math.inf
-    itl: float = math.inf
+    tpot: float = math.inf
 
     @property
     def given(self) -> bool:
         """Whether anything is asked for."""
-        return min(self.ttft, self.itl) < math.inf
+        return min(self.ttft, self.tpot) < math.inf
 
     def __str__(self) -> str:
-        parts = (("TTFT", self.ttft), ("ITL", self.itl))
+        parts = (("TTFT", self.ttft), ("TPOT", self.tpot))
         return ", ".join(f"{name} {1000 * value:g} ms" for name, value in parts if value < math.inf)
 
 
@@ -74,18 +74,18 @@ class Objectives:
 
 def objectives_of(stated: planned.Objectives) -> Objectives:
     """Those of a resource."""
-    ttft, itl = (math.inf if limit is None else limit for limit in (stated.ttft, stated.itl))
-    return Objectives(stated.percentile, Objective(ttft, itl))
+    ttft, tpot = (math.inf if limit is None else limit for limit in (stated.ttft, stated.tpot))
+    return Objectives(stated.percentile, Objective(ttft, tpot))
 
 
 def parse_objectives(
-    ttft: str | None, itl: str | None, percentile: float, of_kinds: Iterable[str], kinds: Collection[str]
+    ttft: str | None, tpot: str | None, percentile: float, of_kinds: Iterable[str], kinds: Collection[str]
 ) -> Objectives:
     """Read the options.
 
     Args:
         ttft: --ttft.
-        itl: --itl.
+        tpot: --tpot.
         percentile: --percentile.
         of_kinds: --objective, for classes.
         kinds: The classes that the workload has.
@@ -94,7 +94,7 @@ def parse_objectives(
         AdviceError: One is not of its form, or about a class that the workload does not have.
     """
     default = Objective(
-        math.inf if ttft is None else duration(ttft, "--ttft"), math.inf if itl is None else duration(itl, "--itl")
+        math.inf if ttft is None else duration(ttft, "--ttft"), math.inf if tpot is None else duration(tpot, "--tpot")
     )
     found: dict[str, Objective] = {}
     for text in of_kinds:
@@ -126,9 +126,9 @@ def _of_kind(text: str, default: Objective) -> tuple[str, Objective]:
     given: dict[str, float] = {}
     for part in parts.split(","):
         name, _, value = part.strip().partition("=")
-        if name not in {"ttft", "itl"} or name in given:
+        if name not in {"ttft", "tpot"} or name in given:
             raise AdviceError(
-                f'--objective: "{cut(text, 60)}" is no objective of a class. Write CLASS:ttft=300ms,itl=20ms.'
+                f'--objective: "{cut(text, 60)}" is no objective of a class. Write CLASS:ttft=300ms,tpot=20ms.'
             )
         given[name] = duration(value, f"--objective {cut(kind, 40)}, {name}")
-    return kind.strip(), Objective(given.get("ttft", default.ttft), given.get("itl", default.itl))
+    return kind.strip(), Objective(given.get("ttft", default.ttft), given.get("tpot", default.tpot))

@@ -17,9 +17,9 @@ def note(kinds: Iterable[str], objectives: Objectives, fastest: Sequence[StepMod
     """
     step = min(steps.decode_step(1, context) for steps in fastest)
     for kind in kinds:
-        most = objectives.of(kind).itl
+        most = objectives.of(kind).tpot
         if step > most:
             yield (
                 f"No token{f' of {kind}' if kind else ''} takes {1000 * most:g} ms or less: a request alone on the "
-                f"fastest engine needs {1000 * step:.1f} ms for each. More GPUs do not change that. Raise --itl."
+                f"fastest engine needs {1000 * step:.1f} ms for each. More GPUs do not change that. Raise --tpot."
             )

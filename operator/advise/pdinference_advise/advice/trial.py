@@ -60,12 +60,12 @@ class Trial:
     Attributes:
         scale: How many times the rate of the load.
         ttft: At the median and the percentile of the objectives.
-        itl: Times per output token, at the same.
+        tpot: Times per output token, at the same.
         gap: Gaps between tokens at the percentile 99.
         whole: Whole requests at the percentiles 50 and 99.
         attainment: Share of the requests that keep both objectives; all that end without objectives.
         ttft_missed: Largest share of a class that misses the objective for the first token.
-        itl_missed: The same for a token.
+        tpot_missed: The same for a token.
         keeps: Whether the objectives are kept; without any, whether no queue grows.
         use: How much of the capacity was used.
         tokens: Tokens of answers a second.
@@ -73,12 +73,12 @@ class Trial:
 
     scale: float
     ttft: tuple[float, float]
-    itl: tuple[float, float]
+    tpot: tuple[float, float]
     gap: float
     whole: tuple[float, float]
     attainment: float
     ttft_missed: float
-    itl_missed: float
+    tpot_missed: float
     keeps: Keeps
     use: Use
     tokens: float
@@ -112,12 +112,12 @@ def run_trial(task: Task, load: Trace, objectives: Objectives) -> Trial:
     return Trial(
         scale=task.scale,
         ttft=(out.ttft.at(50), out.ttft.at(objectives.percentile)),
-        itl=(out.tpot.at(50), out.tpot.at(objectives.percentile)),
+        tpot=(out.tpot.at(50), out.tpot.at(objectives.percentile)),
         gap=out.gaps.quantile(0.99),
         whole=(out.whole.at(50), out.whole.at(99)),
-        attainment=sum(max(one.ttft, one.itl) <= 1 for one in judged) / max(1, len(judged)),
+        attainment=sum(max(one.ttft, one.tpot) <= 1 for one in judged) / max(1, len(judged)),
         ttft_missed=_missed(judged, lambda one: one.ttft, 1.0),
-        itl_missed=_missed(judged, lambda one: one.itl, 1.0),
+        tpot_missed=_missed(judged, lambda one: one.tpot, 1.0),
         keeps=_keeps(judged, objectives, task.errors, grows=grows),
         use=run.use,
         tokens=sum(arrival.answer for arrival in part.arrivals) / part.seconds,
@@ -130,7 +130,7 @@ class _Judged:
 
     kind: str
     ttft: float
-    itl: float
+    tpot: float
 
 
 def _judged(request: Request, objectives: Objectives) -> _Judged:
@@ -139,8 +139,8 @@ def _judged(request: Request, objectives: Objectives) -> _Judged:
         return _Judged(arrival.kind, math.inf, math.inf)
     objective = objectives.of(arrival.kind)
     gaps = arrival.answer - 1
-    itl = (request.done_at - request.first_at) / gaps if gaps else 0.0
-    return _Judged(arrival.kind, (request.first_at - arrival.at) / objective.ttft, itl / objective.itl)
+    tpot = (request.done_at - request.first_at) / gaps if gaps else 0.0
+    return _Judged(arrival.kind, (request.first_at - arrival.at) / objective.ttft, tpot / objective.tpot)
 
 
 def _keeps(judged: Sequence[_Judged], objectives: Objectives, errors: Errors, *, grows: bool) -> Keeps:
@@ -150,20 +150,20 @@ def _keeps(judged: Sequence[_Judged], objectives: Objectives, errors: Errors, *,
         lost = sum(math.isinf(one.ttft) for one in judged) / len(judged)
         return Keeps.NO if grows or lost > _LOST else Keeps.YES
     allowed = 1 - objectives.percentile / 100
-    ttft, itl = errors.ttft(objectives.percentile), errors.tpot(objectives.percentile)
+    ttft, tpot = errors.ttft(objectives.percentile), errors.tpot(objectives.percentile)
 
-    def kept(ttft_limit: float, itl_limit: float) -> bool:
+    def kept(ttft_limit: float, tpot_limit: float) -> bool:
         return (
             _missed(judged, lambda one: one.ttft, ttft_limit) <= allowed
-            and _missed(judged, lambda one: one.itl, itl_limit) <= allowed
+            and _missed(judged, lambda one: one.tpot, tpot_limit) <= allowed
         )
 
     # An error is a share of the measured time, so a measured time is a predicted one / (1 - error) at most.
-    if kept(1 - ttft, 1 - itl):
+    if kept(1 - ttft, 1 - tpot):
         return Keeps.YES
     if kept(1.0, 1.0):
         return Keeps.PROBABLY
-    return Keeps.PERHAPS if kept(1 + ttft, 1 + itl) else Keeps.NO
+    return Keeps.PERHAPS if kept(1 + ttft, 1 + tpot) else Keeps.NO
 
 
 def _missed(judged: Iterable[_Judged], value: Callable[[_Judged], float], limit: float) -> float:

@@ -75,7 +75,7 @@ def limit_of(result: Result) -> Limit:
         Limit.API: use.api_server if use.api_server >= _BUSY else 0.0,
         Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
-    tokens = trial.itl_missed > trial.ttft_missed or (trial.itl_missed == trial.ttft_missed > 0 and _is_idle(trial))
+    tokens = trial.tpot_missed > trial.ttft_missed or (trial.tpot_missed == trial.ttft_missed > 0 and _is_idle(trial))
     if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
         prompts = not split and _prompts_delay_tokens(result, trial)
         return Limit.PROMPTS if prompts else Limit.DECODE
@@ -84,7 +84,7 @@ def limit_of(result: Result) -> Limit:
 
 def _prompts_delay_tokens(result: Result, trial: Trial) -> bool:
     """Whether prompts make tokens slow in an engine that does both: decode steps alone are short and alike."""
-    uneven = trial.itl[1] > _UNEVEN * trial.itl[0]
+    uneven = trial.tpot[1] > _UNEVEN * trial.tpot[0]
     return stalls(trial) or uneven or result.candidate.estimate.prefill * trial.scale >= _LONGER
 
 
@@ -96,7 +96,7 @@ def _is_idle(trial: Trial) -> bool:
 
 def stalls(trial: Trial) -> bool:
     """Whether prompts delay tokens by several times what a token takes."""
-    return trial.gap > _STALLED * trial.itl[0]
+    return trial.gap > _STALLED * trial.tpot[0]
 
 
 def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
@@ -260,7 +260,7 @@ def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
     """What each is better at."""
     values: tuple[tuple[str, Callable[[Trial], float]], ...] = (
         (f"TTFT {objectives.tail}", lambda trial: trial.ttft[1]),
-        (f"ITL {objectives.tail}", lambda trial: trial.itl[1]),
+        (f"TPOT {objectives.tail}", lambda trial: trial.tpot[1]),
         ("gap p99", lambda trial: trial.gap),
     )
     parts = [
@@ -281,9 +281,9 @@ def _close(best: Result, rival: Result, why: str) -> Verdict:
 
 def _miss(one: Result, objectives: Objectives) -> str:
     trial = one.trial
-    if trial.ttft_missed >= trial.itl_missed:
+    if trial.ttft_missed >= trial.tpot_missed:
         return f"TTFT {objectives.tail} {_time(trial.ttft[1])}, limited by {limit_of(one)}"
-    return f"ITL {objectives.tail} {_time(trial.itl[1])}, limited by {limit_of(one)}"
+    return f"TPOT {objectives.tail} {_time(trial.tpot[1])}, limited by {limit_of(one)}"
 
 
 def _errors(one: Result) -> Errors:

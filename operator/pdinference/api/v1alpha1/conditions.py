@@ -272,7 +272,7 @@ TABLE: Final = (
             "Unknown": frozenset({"NoRequestsYet"}),
         },
         present="router pods report the KV transfer",
-        module="status.transfer",
+        module="status.kv_transfer",
     ),
     ConditionType(
         name=OBJECTIVES_MET,

@@ -26,17 +26,17 @@ class Objectives(ApiModel):
 
     ttft: Duration | None = None
     """Time to first token, for example 500ms."""
-    itl: Duration | None = None
+    tpot: Duration | None = None
     """Mean time per output token after the first, for example 30ms."""
     percentile: Annotated[float, Field(ge=50, le=99.9)] = 99
     """Share of the requests, in percent, that should keep each of them."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="has(self.ttft) || has(self.itl)",
-            holds=lambda o: o.ttft is not None or o.itl is not None,
-            message="Set ttft, itl or both.",
+            cel="has(self.ttft) || has(self.tpot)",
+            holds=lambda o: o.ttft is not None or o.tpot is not None,
+            message="Set ttft, tpot or both.",
         ),
         _within("ttft", "10ms", "100s"),
-        _within("itl", "1ms", "1s"),
+        _within("tpot", "1ms", "1s"),
     )

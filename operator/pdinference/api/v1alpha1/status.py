@@ -259,7 +259,7 @@ class ObjectivesStatus(ApiModel):
     """Requests."""
     ttft: AttainmentStatus | None = None
     """Time to first token."""
-    itl: AttainmentStatus | None = None
+    tpot: AttainmentStatus | None = None
     """Time per output token."""
     limit: Literal["", "NoPods", "Parameter", "ParameterSpeed", "Transfer", "KVCache", "Decode", "DecodeSpeed"] = ""
     """What limits, if an objective is missed for 10 minutes."""

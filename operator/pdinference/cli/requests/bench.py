@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FAILED: Final = 1
 _ROWS: Final = {
     "ttft": "time to first token",
-    "itl": "time per output token",
+    "tpot": "time per output token",
     "gap": "gap between tokens",
     "total": "whole answer",
 }

@@ -82,7 +82,7 @@ class Outcome:
         betweens = [one.between for one in self.answers if one.between is not None]
         measured = {
             "ttft": [one.first for one in self.answers],
-            "itl": betweens,
+            "tpot": betweens,
             "gap": [gap for one in self.answers for gap in one.gaps],
             "total": [one.total for one in self.answers],
         }

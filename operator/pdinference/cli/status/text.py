@@ -146,7 +146,7 @@ def _amount(found: Any, member: str, text: str, *, least: float = 0.0) -> str | 
 
 def _objectives(found: Any) -> str:
     parts = [found.get("stated"), f"{found.get('requests', 0):,} requests"]
-    for member, name in (("ttft", "TTFT"), ("itl", "ITL")):
+    for member, name in (("ttft", "TTFT"), ("tpot", "TPOT")):
         one = found.get(member) or {}
         if one:
             measured = f" ({one['milliseconds']:g} ms)" if one.get("milliseconds") is not None else ""

@@ -73,9 +73,9 @@ def _kept(numbers: ObjectivesStatus, stated: Objectives) -> str:
     if stated.ttft is not None and numbers.ttft is not None:
         measured = _milliseconds(numbers.ttft, percentile)
         parts.append(f"{numbers.ttft.kept_percent:g} % had the first token within {1000 * stated.ttft:g} ms{measured}")
-    if stated.itl is not None and numbers.itl is not None:
-        measured = _milliseconds(numbers.itl, percentile)
-        parts.append(f"{numbers.itl.kept_percent:g} % took at most {1000 * stated.itl:g} ms per token{measured}")
+    if stated.tpot is not None and numbers.tpot is not None:
+        measured = _milliseconds(numbers.tpot, percentile)
+        parts.append(f"{numbers.tpot.kept_percent:g} % took at most {1000 * stated.tpot:g} ms per token{measured}")
     return f"Of {numbers.requests:,} streamed answers {' and '.join(parts)}"
 
 

@@ -45,7 +45,7 @@ def objectives_numbers(
         observed_time=now.replace(microsecond=0),
         requests=round(min(2**53, max(one.requests for one in found.values()))),
         ttft=_attainment(found.get("ttft")),
-        itl=_attainment(found.get("itl")),
+        tpot=_attainment(found.get("tpot")),
         limit=limit,
         parameter=_use(use.roles.get(Role.PARAMETER)),
         decode=_use(use.roles.get(Role.DECODE)),
@@ -57,7 +57,7 @@ def has_moved(fresh: ObjectivesStatus, known: ObjectivesStatus) -> bool:
     """Whether numbers differ so far from the written ones that they are written again."""
     return (
         _attained_otherwise(fresh.ttft, known.ttft)
-        or _attained_otherwise(fresh.itl, known.itl)
+        or _attained_otherwise(fresh.tpot, known.tpot)
         or _used_otherwise(fresh.parameter, known.parameter)
         or _used_otherwise(fresh.decode, known.decode)
         or is_far(known.cost_per_million_tokens, fresh.cost_per_million_tokens, _RATIO)

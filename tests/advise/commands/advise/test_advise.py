@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY
 
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"
 LOAD = ("--rate", "5", "--prompt-tokens", "1000", "--answer-tokens", "50", "--seconds", "60")
-OBJECTIVES = ("--ttft", "500ms", "--itl", "30ms")
+OBJECTIVES = ("--ttft", "500ms", "--tpot", "30ms")
 
 
 def advise(*arguments: str | Path, jobs: int = 1) -> Result:
@@ -29,7 +29,7 @@ def test_the_screen_begins_with_the_verdict_and_ends_with_a_valid_resource(tmp_p
     assert result.stdout.startswith(
         "Do not split. An unsplit model keeps the objectives with 1 GPU; split needs 2 GPUs.\n"
     )
-    for words in ("Objectives: TTFT 500 ms, ITL 30 ms for 99 % of requests", "unsplit: 1 x TP 1", "Usual error:"):
+    for words in ("Objectives: TTFT 500 ms, TPOT 30 ms for 99 % of requests", "unsplit: 1 x TP 1", "Usual error:"):
         assert words in result.stdout
     file = tmp_path / "resource.yaml"
     file.write_text(result.stdout[result.stdout.index("apiVersion:") :])
@@ -74,10 +74,10 @@ def test_classes_have_objectives_of_their_own() -> None:
     classes = ("--class", "chat:80%:500:50", "--class", "papers:20%:8000:50")
     result = advise(
         "--gpus", "1xH200", "--rate", "2", *classes, "--seconds", "60",
-        "--objective", "chat:ttft=300ms,itl=30ms", "--objective", "papers:ttft=5s", "-o", "json",
+        "--objective", "chat:ttft=300ms,tpot=30ms", "--objective", "papers:ttft=5s", "-o", "json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["objectives"]["classes"]["papers"] == {"ttft": 5.0, "itl": None}
+    assert json.loads(result.stdout)["objectives"]["classes"]["papers"] == {"ttft": 5.0, "tpot": None}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_calibration_of_the_user_decides_the_speed(tmp_path: Path, product: st
     built_in = json.loads(advise("--gpus", "1xH200", *common).stdout)
     result = advise("--gpus", f"1x{product}", "--calibration", file, *common)
     assert result.exit_code == 0, result.output
-    slow, fast = (found["arrangements"][0]["itl"]["p50"] for found in (json.loads(result.stdout), built_in))
+    slow, fast = (found["arrangements"][0]["tpot"]["p50"] for found in (json.loads(result.stdout), built_in))
     assert slow > 2 * fast
 
 
@@ -143,18 +143,18 @@ def test_an_unknown_product_is_refused_with_the_way_to_measure_it() -> None:
 
 def test_objectives_of_the_resource_count_where_no_option_says_otherwise(tmp_path: Path) -> None:
     document = yaml.safe_load(LLAMA.read_text())
-    document["spec"]["objectives"] = {"ttft": "1s500ms", "itl": "20ms", "percentile": 95}
+    document["spec"]["objectives"] = {"ttft": "1s500ms", "tpot": "20ms", "percentile": 95}
     file = tmp_path / "resource.yaml"
     file.write_text(yaml.safe_dump(document))
     command = ["advise", "-f", str(file), "--jobs", "1", "--gpus", "1xH200", *LOAD]
     stated = CliRunner().invoke(main, command)
-    assert "Objectives: TTFT 1500 ms, ITL 20 ms for 95 % of requests" in stated.stdout, stated.output
+    assert "Objectives: TTFT 1500 ms, TPOT 20 ms for 95 % of requests" in stated.stdout, stated.output
     assert (
         yaml.safe_load(stated.stdout[stated.stdout.index("apiVersion:") :])["spec"]["objectives"]["ttft"] == "1s500ms"
     )
-    assert "TTFT 500 ms, ITL 30 ms for 99 %" in CliRunner().invoke(main, [*command, *OBJECTIVES]).stdout
+    assert "TTFT 500 ms, TPOT 30 ms for 99 %" in CliRunner().invoke(main, [*command, *OBJECTIVES]).stdout
     other = CliRunner().invoke(main, [*command, "--percentile", "90"]).stdout
-    assert "Objectives: TTFT 1500 ms, ITL 20 ms for 90 % of requests" in other
+    assert "Objectives: TTFT 1500 ms, TPOT 20 ms for 90 % of requests" in other
     assert other.count("p50 / p90") == 2
 
 

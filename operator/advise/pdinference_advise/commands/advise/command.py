@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     help="Of a product, by `pdinference calibrate`; repeatable.",
 )  # fmt: skip
 @click.option("--ttft", metavar="TIME", help="Objective for the time to the first token, such as 500ms.")
-@click.option("--itl", metavar="TIME", help="Objective for the mean time per output token of an answer: 30ms.")
+@click.option("--tpot", metavar="TIME", help="Objective for the mean time per output token of an answer: 30ms.")
 @click.option(
     "--percentile", type=NumberRange(50, 99.9),
     help="Percent of the requests that should keep each objective.  [default: of the resource, or 99]",
 )  # fmt: skip
 @click.option(
-    "--objective", "of_kinds", metavar="CLASS:ttft=TIME,itl=TIME", multiple=True, help="Of one class; repeatable."
+    "--objective", "of_kinds", metavar="CLASS:ttft=TIME,tpot=TIME", multiple=True, help="Of one class; repeatable."
 )
 @live_options
 @load_options
 @model_options
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes.  [default: one for each core]")
 @click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write TTFT and ITL over rate: .svg, .png."
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write TTFT and TPOT over rate: .svg, .png."
 )
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True,
@@ -98,7 +98,7 @@ class _Wishes:
     transports: tuple[str, ...]
     calibrations: tuple[IO[str], ...]
     ttft: str | None
-    itl: str | None
+    tpot: str | None
     percentile: float | None
     of_kinds: tuple[str, ...]
 
@@ -128,9 +128,9 @@ def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[s
     """Those of the options, or else of the resource, whose percentile an option may replace."""
     from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, objectives_of, parse_objectives  # noqa: PLC0415
 
-    if stated is None or wishes.ttft or wishes.itl or wishes.of_kinds:
+    if stated is None or wishes.ttft or wishes.tpot or wishes.of_kinds:
         return parse_objectives(
-            wishes.ttft, wishes.itl, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds
+            wishes.ttft, wishes.tpot, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds
         )
     found = objectives_of(stated)
     return replace(found, percentile=wishes.percentile or found.percentile)

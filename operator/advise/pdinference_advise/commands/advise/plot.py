@@ -1,4 +1,4 @@
-"""Draws TTFT and ITL over the rate, by arrangement. Needs matplotlib, which is optional."""
+"""Draws TTFT and TPOT over the rate, by arrangement. Needs matplotlib, which is optional."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -49,9 +49,9 @@ def draw(advice: Advice, simulate: Simulations, file: Path) -> None:
         own = trials[index * len(scales) : (index + 1) * len(scales)]
         rates = [advice.question.peak.rate * trial.scale for trial in own]
         _line(first, rates, own, "ttft", one)
-        _line(token, rates, own, "itl", one)
+        _line(token, rates, own, "tpot", one)
     objective = advice.question.objectives.default
-    for axes, title, limit in ((first, "TTFT", objective.ttft), (token, "ITL (mean of an answer)", objective.itl)):
+    for axes, title, limit in ((first, "TTFT", objective.ttft), (token, "TPOT (mean of an answer)", objective.tpot)):
         axes.set_title(f"{title}, {advice.question.objectives.tail} (p50 dashed)")
         axes.set_xlabel("requests per second")
         axes.set_ylabel("ms")

@@ -40,9 +40,9 @@ def _asked(advice: Advice) -> Iterator[str]:
     yield f"Load: {question.load.source}. " + ". ".join(question.summary.lines()) + "."
     yield from advice.of_load
     if question.objectives.given:
-        yield f"Objectives: {question.objectives}. ITL is the mean time per output token of an answer."
+        yield f"Objectives: {question.objectives}. TPOT is the mean time per output token of an answer."
     else:
-        yield "No objectives are given (--ttft, --itl), so all GPUs are used and median times of requests are compared."
+        yield "No objectives (--ttft, --tpot) are given, so all GPUs are used, and median times of requests compared."
     yield f"GPUs: {question.offer}."
 
 
@@ -53,7 +53,7 @@ def _table(advice: Advice) -> Table:
     )
     table.add_column("arrangement", overflow="fold", min_width=24)
     tail = advice.question.objectives.tail
-    columns = ["GPUs", f"TTFT\np50 / {tail}", f"ITL\np50 / {tail}", "gap\np99"]
+    columns = ["GPUs", f"TTFT\np50 / {tail}", f"TPOT\np50 / {tail}", "gap\np99"]
     columns += ["keep\nboth"] if given else ["request\np50"]
     columns += ["bears", "cost of 1M\ntokens" if priced else "GPU-h of\n1M tokens"]
     for column in columns:
@@ -72,7 +72,7 @@ def _row(one: Result, *, given: bool) -> tuple[str, ...]:
         one.candidate.layout.title,
         str(one.candidate.layout.number),
         f"{_ms(trial.ttft[0])} / {_ms(trial.ttft[1])}",
-        f"{_ms(trial.itl[0])} / {_ms(trial.itl[1])}",
+        f"{_ms(trial.tpot[0])} / {_ms(trial.tpot[1])}",
         _ms(trial.gap),
         f"{_percent(trial.attainment)}{_mark(one.keeps)}" if given else _ms(trial.whole[0]),
         f"{'> ' if open_end else ''}{one.bears:.2f} x" if one.bears else "none",
@@ -94,7 +94,7 @@ def _sources(advice: Advice) -> Iterator[str]:
     """Where the numbers come from, and what the columns mean."""
     if advice.question.objectives.given:
         yield (
-            "keep both: share of requests that keep TTFT and ITL. !: the objectives are not kept. ?: within the error "
+            "keep both: share of requests that keep TTFT and TPOT. !: the objectives are not kept. ?: within the error "
             "band of the times or of the load. bears: times this load until they break (none: they broke at all loads "
             "tried), and limit: by what."
         )
@@ -110,7 +110,7 @@ def _sources(advice: Advice) -> Iterator[str]:
         what = "All numbers" if len(sources) == 1 else "; ".join(one.candidate.layout.title for one in results)
         yield (
             f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} "
-            f"({tail} {errors.ttft(percentile):.0%}), ITL {errors.tpot_p50:.0%} "
+            f"({tail} {errors.ttft(percentile):.0%}), TPOT {errors.tpot_p50:.0%} "
             f"({tail} {errors.tpot(percentile):.0%}), load {errors.rate:.0%} (assumed)."
         )
 
