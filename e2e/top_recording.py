@@ -26,7 +26,7 @@ from e2e.kubectl import Kubectl
 from e2e.requests import complete, unseen_prompt
 from e2e.waiting import wait_ready, wait_until
 from pdinference.api.names import ENGINE_ROLES
-from pdinference.cli.history.live import Live
+from pdinference.cli.connection import Connection
 from pdinference.cli.top.reading import read_engines
 from pdinference.cli.top.text import remember, view
 from pdinference.cli.top.usage import EngineUse
@@ -59,7 +59,7 @@ def main(picture: Path, name: str) -> None:
     kubeconfig = Cluster.find(name).kubeconfig
     kubectl = Kubectl(kubeconfig, NAMESPACE)
     with _model(kubectl):
-        looks = Live(NAME, NAMESPACE, kubeconfig, None).do(lambda api, _: _looks_during_load(api, kubectl))
+        looks = Connection(NAME, NAMESPACE, kubeconfig, None).do(lambda api, _: _looks_during_load(api, kubectl))
     peak = max(looks, key=lambda look: max(one.kv_used or 0 for one in look[1]))
     draw([looks[0], peak, looks[-1]], picture)
 

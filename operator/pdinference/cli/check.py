@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pdinference.api import names
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json
 
@@ -47,8 +47,8 @@ _INVALID: Final[Json] = {
     help="Seconds to wait for an answer after an upgrade.",
 )
 @output_option()
-@live_options
-def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str, connect: Connect) -> None:
     """Check that an installed operator answers: its webhook and its metrics API.
 
     Sends an invalid PDInference as a dry run, so nothing is stored. That takes the right to create PDInferences in the
@@ -70,7 +70,7 @@ def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str,
             if output == "text" and problem is not None:
                 raise click.ClickException(f"The {subject} does not answer as it should: {problem}")
 
-    live("").do(work)
+    connect("").do(work)
     if output == "json":
         print_json({key: {"answers": problem is None, "problem": problem or ""} for key, problem in problems.items()})
         sys.exit(_PROBLEM if any(problems.values()) else 0)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from pdinference.cli.connection import Connection
+
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer, Json
 
@@ -104,7 +106,6 @@ def _complete_name(context: click.Context, _parameter: click.Parameter, begun: s
 
 
 async def _names(options: dict[str, Any]) -> list[str]:
-    from pdinference.cli.history.live import Live  # noqa: PLC0415
     from pdinference.cluster.client import METADATA_ONLY_LIST  # noqa: PLC0415
     from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415
 
@@ -113,5 +114,5 @@ async def _names(options: dict[str, Any]) -> list[str]:
         items = (await api.get(path, accept=METADATA_ONLY_LIST, limit=_MOST_COMPLETED)).get("items") or ()
         return [str(item["metadata"]["name"]) for item in items]
 
-    live = Live("", options.get("namespace"), options.get("kubeconfig"), options.get("context"))
-    return await live.connected(listed)
+    connection = Connection("", options.get("namespace"), options.get("kubeconfig"), options.get("context"))
+    return await connection.connected(listed)

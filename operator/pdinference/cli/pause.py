@@ -1,13 +1,13 @@
 """The commands `pdinference pause` and `pdinference resume`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from pdinference.api import names
 from pdinference.cli.chosen import chosen, name_argument
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _OWN: Final = "pdinference"
 @click.command("pause")
 @name_argument
 @output_option()
-@live_options
-def pause_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def pause_command(*, name: str | None, output: str, connect: Connect) -> None:
     """Store edits of a resource without a roll-out, until it is resumed.
 
     What runs keeps running: pods scale, sleep, wake and are repaired by the spec in effect, and a roll-out that has
@@ -32,22 +32,22 @@ def pause_command(*, name: str | None, output: str, live: Callable[[str], Live])
 
     NAME may be left out if the namespace has one PDInference.
     """
-    _set(name, output, live, paused=True)
+    _set(name, output, connect, paused=True)
 
 
 @click.command("resume")
 @name_argument
 @output_option()
-@live_options
-def resume_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def resume_command(*, name: str | None, output: str, connect: Connect) -> None:
     """Roll out the stored spec of a paused resource.
 
     `pdinference diff` prints what it changes. NAME may be left out if the namespace has one PDInference.
     """
-    _set(name, output, live, paused=False)
+    _set(name, output, connect, paused=False)
 
 
-def _set(name: str | None, output: str, live: Callable[[str], Live], *, paused: bool) -> None:
+def _set(name: str | None, output: str, connect: Connect, *, paused: bool) -> None:
     async def work(api: "ApiServer", namespace: str) -> None:
         from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415 - the client takes a second to import
         from pdinference.cluster.state.records import is_paused  # noqa: PLC0415
@@ -71,7 +71,7 @@ def _set(name: str | None, output: str, live: Callable[[str], Live], *, paused: 
                 err=True,
             )
 
-    live(name or "").do(work)
+    connect(name or "").do(work)
 
 
 def _said(name: str, namespace: str, *, paused: bool, writes: bool) -> str:

@@ -1,6 +1,5 @@
 """The command `pdinference restart`."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,7 +8,7 @@ import click
 from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cli.chosen import chosen, optional_name
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 @click.command("restart")
 @optional_name("role", [str(role) for role in SERVING_ROLES])
 @output_option()
-@live_options
-def restart_command(*, name: str | None, role: str, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def restart_command(*, name: str | None, role: str, output: str, connect: Connect) -> None:
     """Replace the pods of a role one by one, as `kubectl rollout restart` does.
 
     The spec, and so the revision, stays. A pod of D or of the router starts before the one that it replaces ends, so D
@@ -50,7 +49,7 @@ def restart_command(*, name: str | None, role: str, output: str, live: Callable[
         else:
             say(f"Follow it with `kubectl pdi status {resource['metadata']['name']} -n {namespace} --watch`.")
 
-    live(name or "").do(work)
+    connect(name or "").do(work)
 
 
 def _restart_at(moment: str) -> Json:

@@ -2,15 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Final
 
 import click
 
 from pdinference.cli.chosen import name_argument
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.documents import one_document
 from pdinference.cli.file_options import file_option
-from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
 from pdinference.manifests import RenderSettings
@@ -34,7 +33,7 @@ _PROBLEM: Final = 1
     help="Seconds for --bandwidth, with the start of the pods.",
 )
 @output_option()
-@live_options
+@connection_options
 @installation
 def doctor_command(
     *,
@@ -43,7 +42,7 @@ def doctor_command(
     bandwidth: bool,
     timeout: int,
     output: str,
-    live: Callable[[str], Live],
+    connect: Connect,
     settings: RenderSettings,
 ) -> None:
     """Check whether the cluster has what the KV transfer of a PDInference needs.
@@ -68,7 +67,7 @@ def doctor_command(
         return await examined(api, namespace, which, settings, timeout if bandwidth else None)
 
     try:
-        report = live(name or "").do(work)
+        report = connect(name or "").do(work)
     except asyncio.CancelledError:  # SIGTERM; the pods are gone
         raise click.Abort from None
     _print(report, output)

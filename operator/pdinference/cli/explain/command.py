@@ -2,15 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
 import click
 import yaml
 
 from pdinference.cli.chosen import chosen, name_argument
+from pdinference.cli.connection import Connect, Connection, connection_options
 from pdinference.cli.file_options import file_option
-from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.plain_yaml import PlainDumper
@@ -30,10 +29,15 @@ if TYPE_CHECKING:
     "File with the output of kubectl get -o yaml, instead of the cluster; - reads standard input.", required=False
 )
 @output_option("yaml")
-@live_options
+@connection_options
 @installation
 def explain_command(
-    *, name: str | None, source: IO[str] | None, output: str, live: Callable[[str], Live], settings: RenderSettings
+    *,
+    name: str | None,
+    source: IO[str] | None,
+    output: str,
+    connect: Connect,
+    settings: RenderSettings,
 ) -> None:
     """Print the next actions of the operator for a PDInference, with reasons. Writes nothing.
 
@@ -41,9 +45,9 @@ def explain_command(
     --file, pass the same options. NAME may be left out if the namespace has one PDInference.
     """
     if source is not None:
-        found = _of_file(source, name, live(name or "").namespace, settings)
+        found = _of_file(source, name, connect(name or "").namespace, settings)
     else:
-        found = _of_cluster(live(name or ""), name, settings)
+        found = _of_cluster(connect(name or ""), name, settings)
     _print(found, output)
 
 
@@ -59,7 +63,7 @@ def _of_file(source: IO[str], name: str | None, namespace: str | None, settings:
         raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
-def _of_cluster(live: Live, name: str | None, settings: RenderSettings) -> "Explanation":
+def _of_cluster(connection: Connection, name: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.live_objects import UnreadableError, read_live  # noqa: PLC0415 - as above
     from pdinference.cli.installed import installed  # noqa: PLC0415
 
@@ -72,7 +76,7 @@ def _of_cluster(live: Live, name: str | None, settings: RenderSettings) -> "Expl
             raise click.ClickException(str(error)) from None
         return await _explained(api, cache, resource, found, from_file=False)
 
-    return live.do(work)
+    return connection.do(work)
 
 
 async def _explained(

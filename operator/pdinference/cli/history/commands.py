@@ -1,13 +1,12 @@
 """The commands `history`, `diff` and `undo`."""
 
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from pdinference.cli.chosen import name_argument
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
@@ -33,15 +32,15 @@ _NOT_IN_HISTORY: Final = (
 @click.command("history")
 @name_argument
 @output_option()
-@live_options
-def history_command(*, name: str | None, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def history_command(*, name: str | None, output: str, connect: Connect) -> None:
     """List the valid specs of a resource with their changes; * marks the stored spec.
 
     NAME may be left out if the namespace has one PDInference.
     """
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
 
-    found = _stored(live, name)
+    found = _stored(connect, name)
     if output == "json":
         print_json({"revisions": _as_json(found)})
     else:
@@ -57,15 +56,13 @@ def history_command(*, name: str | None, output: str, live: Callable[[str], Live
 )
 @click.option("--with", "other", type=int, help="Compare to this revision.  [default: the stored spec]")
 @output_option()
-@live_options
-def diff_command(
-    *, name: str | None, revision: int | None, other: int | None, output: str, live: Callable[[str], Live]
-) -> None:
+@connection_options
+def diff_command(*, name: str | None, revision: int | None, other: int | None, output: str, connect: Connect) -> None:
     """Print the changes of the last edit, or between two revisions, as a YAML diff.
 
     NAME may be left out if the namespace has one PDInference.
     """
-    found = _stored(live, name)
+    found = _stored(connect, name)
     before, name_before = _named(_chosen(found, revision))
     after, name_after = (found.spec, _STORED) if other is None else _named(_chosen(found, other))
     if output == "json":
@@ -81,10 +78,8 @@ def diff_command(
 )
 @click.option("--dry-run", is_flag=True, help="Print the changes, and write nothing.")
 @output_option()
-@live_options
-def undo_command(
-    *, name: str | None, to_revision: int | None, dry_run: bool, output: str, live: Callable[[str], Live]
-) -> None:
+@connection_options
+def undo_command(*, name: str | None, to_revision: int | None, dry_run: bool, output: str, connect: Connect) -> None:
     """Restore the last other spec that served, with your own credentials. Prints the changes first.
 
     A revision that never served requests is restored only by its number. A second undo returns to the spec before the
@@ -108,13 +103,13 @@ def undo_command(
         elif writes:
             say(f"{undo.resource} has the spec of revision {undo.target.number} again.")
 
-    live(name or "").do(work)
+    connect(name or "").do(work)
 
 
-def _stored(live: Callable[[str], Live], name: str | None) -> "Stored":
+def _stored(connect: Connect, name: str | None) -> "Stored":
     from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
 
-    return live(name or "").do(lambda api, namespace: stored(api, namespace, name))
+    return connect(name or "").do(lambda api, namespace: stored(api, namespace, name))
 
 
 def _print_skipped(numbers: "Sequence[int]") -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.cli.chosen import chosen
+from pdinference.cli.connection import CommandError
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.history.entry import entry_name, history_record, spec_of
 from pdinference.cluster.kinds import CONTROLLER_REVISION
@@ -16,7 +17,7 @@ Json = dict[str, Any]
 _MOST_ENTRIES = 500
 
 
-class NoSuchEntryError(Exception):
+class NoSuchEntryError(CommandError):
     """The history does not have the requested entry."""
 
 
@@ -118,7 +119,7 @@ class Stored:
         raise NoSuchEntryError(f"The history holds no revision {number}. It holds: {known}.")
 
 
-class UnreadableSpecError(Exception):
+class UnreadableSpecError(CommandError):
     """The stored spec is too large or too deep."""
 
 

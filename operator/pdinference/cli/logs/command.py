@@ -1,6 +1,5 @@
 """The command `pdinference logs`."""
 
-from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +8,11 @@ import click
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1.durations import milliseconds
 from pdinference.cli.chosen import chosen, optional_name
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pdinference.cli.logs.sources import Source
     from pdinference.cluster.client import ApiServer, Json
 
@@ -34,9 +35,9 @@ def _since(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("-p", "--previous", is_flag=True, help="Of the run of each container before the last restart.")
 @click.option("-c", "--container", default="", help="Another container of these pods.  [default: that of the role]")
 @click.option("--revision", help="Revision of the pods.  [default: the one that the spec describes]")
-@live_options
+@connection_options
 def logs_command(
-    *, name: str | None, role: str, follow: bool, revision: str | None, container: str, live: Callable[[str], Live],
+    *, name: str | None, role: str, follow: bool, revision: str | None, container: str, connect: Connect,
     **query: Any,
 ) -> None:  # fmt: skip
     """Print the logs of all pods of a role, each line with its pod.
@@ -66,7 +67,7 @@ def logs_command(
         await reader.print(found)
 
     try:
-        live(name or "").do(work)
+        connect(name or "").do(work)
     except KeyboardInterrupt:
         if not follow:
             raise

@@ -1,15 +1,14 @@
 """`pdinference plan`: predicts the memory usage of a resource's pods."""
 
-from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
 import click
 
 from pdinference.api.validation import validated
 from pdinference.cli.chosen import chosen, name_argument
+from pdinference.cli.connection import Connect, Connection, connection_options
 from pdinference.cli.documents import documents, problems_reported
 from pdinference.cli.file_options import files_option
-from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.output import output_option, print_json, say
 
@@ -24,9 +23,14 @@ if TYPE_CHECKING:
 @files_option("File with our resources, instead of the stored one; - reads standard input. Repeatable.", required=False)
 @model_options
 @output_option("table")
-@live_options
+@connection_options
 def plan_command(
-    *, name: str | None, sources: tuple[IO[str], ...], model: ModelOptions, output: str, live: Callable[[str], Live]
+    *,
+    name: str | None,
+    sources: tuple[IO[str], ...],
+    model: ModelOptions,
+    output: str,
+    connect: Connect,
 ) -> None:
     """Predict the memory usage of each role, and how many requests fit.
 
@@ -36,7 +40,7 @@ def plan_command(
     if name is not None and sources:
         raise click.UsageError("Write NAME or -f FILE, not both.")
     found = []
-    for document, place in _documents(sources, name, live(name or "")):
+    for document, place in _documents(sources, name, connect(name or "")):
         with problems_reported(document, place):
             resource = validated(document)
         _warn_of_adapters(resource, place)
@@ -54,11 +58,11 @@ def plan_command(
         print_plan(answer, console)
 
 
-def _documents(sources: tuple[IO[str], ...], name: str | None, live: Live) -> "list[tuple[Json, str]]":
+def _documents(sources: tuple[IO[str], ...], name: str | None, connection: Connection) -> "list[tuple[Json, str]]":
     """Resources, each with the place that messages name."""
     if sources:
-        return [(document, source.name) for source in sources for document in documents(source, live.namespace)]
-    document = live.do(lambda api, namespace: chosen(api, namespace, name))
+        return [(document, source.name) for source in sources for document in documents(source, connection.namespace)]
+    document = connection.do(lambda api, namespace: chosen(api, namespace, name))
     metadata = document["metadata"]
     return [(document, f"{metadata['namespace']}/{metadata['name']}")]
 

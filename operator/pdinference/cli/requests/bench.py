@@ -1,13 +1,12 @@
 """The command `pdinference bench`."""
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from pdinference.cli.chosen import name_argument
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.requests.chat import router_options
@@ -38,9 +37,9 @@ _ROWS: Final = {
 @click.option("--seconds", type=click.IntRange(1, 600), default=120, show_default=True, help="Send none after that.")
 @output_option()
 @router_options
-@live_options
+@connection_options
 def bench_command(
-    *, name: str | None, api_key: str | None, model: str | None, output: str, live: Callable[[str], Live],
+    *, name: str | None, api_key: str | None, model: str | None, output: str, connect: Connect,
     requests: int, concurrency: int, rate: float | None, prompt_tokens: int, answer_tokens: int, seconds: int,
 ) -> None:  # fmt: skip
     """Send a short load to a PDInference, and print its latencies.
@@ -61,7 +60,7 @@ def bench_command(
             with click.progressbar(length=requests, label="requests", file=sys.stderr) as bar:
                 return await measure(router, load, lambda ended: bar.update(ended - bar.pos))
 
-    outcome = live(name or "").do(work)
+    outcome = connect(name or "").do(work)
     _print(outcome, output)
     sys.exit(_FAILED if outcome.errors else 0)
 

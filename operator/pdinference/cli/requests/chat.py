@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pdinference.cli.chosen import optional_name
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, say, terminal_width
 from pdinference.cli.requests.wrapping import WordWrap
 
@@ -40,10 +40,10 @@ def router_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--max-tokens", type=click.IntRange(1, 100_000), default=1024, show_default=True)
 @output_option()
 @router_options
-@live_options
+@connection_options
 def chat_command(
     *, name: str | None, prompt: str, system: str | None, max_tokens: int, output: str, api_key: str | None,
-    model: str | None, live: Callable[[str], Live],
+    model: str | None, connect: Connect,
 ) -> None:  # fmt: skip
     """Ask a model, and see how long each stage took.
 
@@ -67,7 +67,7 @@ def chat_command(
                     raise click.ClickException(str(error)) from None
                 messages.append({"role": "assistant", "content": answer.text})
 
-    live(name or "").do(work)
+    connect(name or "").do(work)
 
 
 async def turns(prompt: str) -> AsyncIterator[str]:

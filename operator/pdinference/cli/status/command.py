@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pdinference.cli.chosen import name_argument
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.watching import keep_live, looks
 
@@ -49,15 +49,15 @@ class Shown:
 @name_argument
 @output_option()
 @click.option("-w", "--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
-@live_options
-def status_command(*, name: str | None, output: str, watch: bool, live: Callable[[str], Live]) -> None:
+@connection_options
+def status_command(*, name: str | None, output: str, watch: bool, connect: Connect) -> None:
     """Show a PDInference with its pods, loads, transfer and objectives, and what is not as it should be.
 
     Without NAME, one line for each PDInference of the namespace. Messages say what to do. Nothing is written.
 
     With --watch a terminal shows the present state. Otherwise, each changed state is printed: with -o json as one line.
     """
-    chosen = live(name or "")
+    chosen = connect(name or "")
     try:
         chosen.do(_watching(name, output) if watch else _once(name, output))
     except KeyboardInterrupt:

@@ -1,12 +1,11 @@
 """The command `pdinference top`."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from pdinference.cli.chosen import chosen, name_argument
-from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.watching import keep_live
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 @name_argument
 @click.option("--once", is_flag=True, help="Print the present state, and end; so it is off a terminal.")
 @output_option()
-@live_options
-def top_command(*, name: str | None, once: bool, output: str, live: Callable[[str], Live]) -> None:
+@connection_options
+def top_command(*, name: str | None, once: bool, output: str, connect: Connect) -> None:
     """Show memory and load of each engine of P and D, and its KV cache over time, until Ctrl-C.
 
     Weights and sizes of KV caches are those of the memory plan in the status. The rest is from vLLM's metrics, read
@@ -40,7 +39,7 @@ def top_command(*, name: str | None, once: bool, output: str, live: Callable[[st
             await _keep_live(api, namespace, name)
 
     try:
-        live(name or "").do(work)
+        connect(name or "").do(work)
     except KeyboardInterrupt:
         if once:
             raise

@@ -10,9 +10,9 @@ import click
 import yaml
 
 from pdinference.api.validation import validated
+from pdinference.cli.connection import connection_options
 from pdinference.cli.documents import one_document, problems_reported
 from pdinference.cli.file_options import file_option
-from pdinference.cli.history.live import live_options
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--objective", "of_kinds", metavar="CLASS:ttft=TIME,tpot=TIME", multiple=True, help="Of one class; repeatable."
 )
-@live_options
+@connection_options
 @load_options
 @model_options
 @click.option("--jobs", type=click.IntRange(1, 64), help="Processes.  [default: one for each core]")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import click
 
-from pdinference.cli.history.live import Live
+from pdinference.cli.connection import Connect
 from pdinference.cli.option_types import NumberRange
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LoadOptions:
     live: bool
     seconds: float | None
     seed: int
-    cluster: Callable[[str], Live]
+    cluster: Connect
 
     def read(self, name: str) -> "Trace":
         """The requests.
@@ -173,8 +173,8 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
     )  # fmt: skip
     @click.option("--seed", type=int, default=0, show_default=True, help="Of the random load.")
     @wraps(command)
-    def with_load(*, is_live: bool, live: Callable[[str], Live], **options: Any) -> None:
+    def with_load(*, is_live: bool, connect: Connect, **options: Any) -> None:
         own = {name: options.pop(name) for name in LoadOptions.__slots__ if name in options}
-        command(load=LoadOptions(live=is_live, cluster=live, **own), **options)
+        command(load=LoadOptions(live=is_live, cluster=connect, **own), **options)
 
     return with_load

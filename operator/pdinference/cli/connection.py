@@ -1,4 +1,7 @@
-"""Options for a resource in a cluster, and the connection to it."""
+"""The connection of a command to the cluster of a resource, and the options for it.
+
+Tests: tests/cli/test_kubectl.py, tests/cli/test_errors.py
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +24,11 @@ _NO_KIND: Final = (
 )
 
 
-class Live:
+class CommandError(Exception):
+    """Ends a command; the message says why."""
+
+
+class Connection:
     """A resource in a cluster."""
 
     def __init__(self, name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> None:
@@ -36,7 +43,6 @@ class Live:
         Raises:
             ClickException: The cluster cannot be reached, or returned an error.
         """
-        from pdinference.cli.history.stored import NoSuchEntryError, UnreadableSpecError  # noqa: PLC0415 - as below
         from pdinference.cluster.errors import ApiError  # noqa: PLC0415 - a second to import
         from pdinference.cluster.kubeconfig import ConfigurationError  # noqa: PLC0415
 
@@ -44,7 +50,7 @@ class Live:
             return asyncio.run(self.connected(work))
         except ApiError as error:
             raise click.ClickException(_with_remedy(error)) from None
-        except (ConfigurationError, NoSuchEntryError, UnreadableSpecError) as error:
+        except (ConfigurationError, CommandError) as error:
             raise click.ClickException(str(error)) from None
 
     async def connected(self, work: "Callable[[ApiServer, str], Awaitable[ResultT]]") -> ResultT:
@@ -57,6 +63,10 @@ class Live:
             return await work(api, self.namespace or default_namespace(self._kubeconfig, self._context))
         finally:
             await api.close()
+
+
+Connect = Callable[[str], Connection]
+"""From the name of a resource to its connection."""
 
 
 def _with_remedy(error: "ApiError") -> str:
@@ -72,8 +82,8 @@ def _with_remedy(error: "ApiError") -> str:
             return _NO_KIND if error.unserved else error.message
 
 
-def live_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for the cluster. The command gets, as `live`, a function from a name to the resource."""
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the cluster. The command gets, as `connect`, a function from a name to the resource."""
 
     @click.option("-n", "--namespace", help="Namespace of the resource.  [default: the namespace of the context]")
     @click.option(
@@ -83,7 +93,7 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--context", help="Context in the kubeconfig.  [default: the current context]")
     @wraps(command)
-    def with_live(*, namespace: str | None, kubeconfig: Path | None, context: str | None, **options: Any) -> None:
-        command(live=lambda name: Live(name, namespace, kubeconfig, context), **options)
+    def with_connection(*, namespace: str | None, kubeconfig: Path | None, context: str | None, **options: Any) -> None:
+        command(connect=lambda name: Connection(name, namespace, kubeconfig, context), **options)
 
-    return with_live
+    return with_connection
