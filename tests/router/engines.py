@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from pdinference.api.names import Role
-from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
 from pdinference.router.pod import Observed

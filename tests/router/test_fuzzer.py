@@ -17,7 +17,8 @@ from uuid import uuid4
 
 import pytest
 
-from pdinference.engine.connectors.handover import HANDOVERS, MEMBER, Prefill
+from pdinference.engine.connectors.handover import MEMBER, Prefill
+from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.calls import Call
 from pdinference.router.endpoints import GET, POST
 from pdinference.router.exchange import Exchange

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from pdinference.api.names import METRIC_HANDED_OVER
-from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.engine.connectors.registry import HANDOVERS
 from tests.router.engines import ENGINE_ID, EVENTS, PARAMS, events, fleet, hang
 
 

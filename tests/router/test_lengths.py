@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pdinference.api.names import METRIC_ANSWER_LENGTHS, METRIC_PROMPT_LENGTHS
+from pdinference.engine.connectors.handover import NixlHandover
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router import lengths, transfers
 from pdinference.router.transfers import Transfers
@@ -33,7 +34,7 @@ async def test_lengths_of_d_are_summed_and_make_a_workload(monkeypatch: pytest.M
     monkeypatch.setattr(transfers, "_AT_REST_S", 0.0)
     monkeypatch.setattr(transfers, "_BUSY_S", 0.0)
     async with fleet("p", "d1", "d2") as world:
-        found = Transfers(world.pods, Share())
+        found = Transfers(world.pods, Share(), NixlHandover.counters)
         registry = CollectorRegistry()
         registry.register(found)
         for name in ("p", "d1", "d2"):
@@ -60,7 +61,7 @@ async def test_bounds_that_vllm_does_not_have_are_not_kept(monkeypatch: pytest.M
     monkeypatch.setattr(transfers, "_AT_REST_S", 0.0)
     monkeypatch.setattr(transfers, "_BUSY_S", 0.0)
     async with fleet("p", "d") as world:
-        found = Transfers(world.pods, Share())
+        found = Transfers(world.pods, Share(), NixlHandover.counters)
         registry = CollectorRegistry()
         registry.register(found)
         finished(world["d"], EMPTY, 0)
@@ -80,7 +81,7 @@ async def test_bounds_that_vllm_does_not_have_are_not_kept(monkeypatch: pytest.M
 async def test_without_requests_there_are_no_histograms() -> None:
     async with fleet("p", "d") as world:
         registry = CollectorRegistry()
-        registry.register(Transfers(world.pods, Share()))
+        registry.register(Transfers(world.pods, Share(), NixlHandover.counters))
         assert METRIC_PROMPT_LENGTHS.encode() not in generate_latest(registry)
 
 

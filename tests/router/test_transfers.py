@@ -16,6 +16,7 @@ from pdinference.api.names import (
     KvSource,
     TransferResult,
 )
+from pdinference.engine.connectors.handover import NixlHandover
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 from pdinference.router import transfers
@@ -39,7 +40,7 @@ class Read:
     def __init__(self, world: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(transfers, "_AT_REST_S", 0.0)
         monkeypatch.setattr(transfers, "_BUSY_S", 0.0)
-        self._transfers = Transfers(world.pods, Share())
+        self._transfers = Transfers(world.pods, Share(), NixlHandover.counters)
         self._registry = CollectorRegistry()
         self._registry.register(self._transfers)
 
@@ -153,7 +154,7 @@ async def test_an_answer_without_end_or_sense_changes_nothing(text: str, monkeyp
 
 async def test_pods_without_requests_are_read_seldom() -> None:
     async with fleet("p", "d") as world:
-        found = Transfers(world.pods, Share())
+        found = Transfers(world.pods, Share(), NixlHandover.counters)
         for _ in range(3):
             await found.round()
         # The router of the fleet has read each pod, too.

@@ -19,7 +19,7 @@ from pdinference.api.names import (
     PodFault,
     Verification,
 )
-from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router import canary, verification
 from pdinference.router.canary import Canary, Outcome, _judged

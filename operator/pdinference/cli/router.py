@@ -12,7 +12,8 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import ParameterAnswers, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
-from pdinference.engine.connectors.handover import HANDOVERS, WHOLE_REQUESTS
+from pdinference.engine.connectors.handover import WHOLE_REQUESTS
+from pdinference.engine.connectors.registry import HANDOVERS
 
 if TYPE_CHECKING:
     from pdinference.router.keys import KeyLimits

@@ -138,8 +138,9 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         share = Share()
         times = {"silence": settings.silence, "stall": settings.stall, "transfer": settings.transfer}
         monitor = Monitor(pods, session, share, **times)
-        transfers = Transfers(pods, share)
-        mode = settings.verification if settings.rules.handover is not None else "Off"
+        handover = settings.rules.handover
+        transfers = Transfers(pods, share, handover.counters if handover is not None else {})
+        mode = settings.verification if handover is not None else "Off"
         verifier = Verifier(pods, Canary(dispatcher, telemetry, share), mode)
         metrics.registry.register(transfers)
         metrics.registry.register(verifier)

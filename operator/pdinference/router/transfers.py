@@ -18,8 +18,8 @@ from pdinference.api.names import (
     METRIC_TOKEN_GAPS,
     KvSource,
     Role,
-    TransferResult,
 )
+from pdinference.engine.connectors.handover import Counter
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
@@ -34,8 +34,6 @@ _AT_REST_S: Final = 60.0
 _TIMEOUT_S: Final = 5.0
 _PREFIX: Final = b"vllm:"
 
-Counter = tuple[str, str]
-"""A series of the router: its name, and the value of its label; empty without one."""
 Counts = Mapping[Counter, float]
 
 _SOURCES: Final[Mapping[bytes, KvSource]] = {
@@ -45,19 +43,11 @@ _SOURCES: Final[Mapping[bytes, KvSource]] = {
 }
 _PROMPT_TOKENS: Final = b"vllm:prompt_tokens_by_source_total"
 """vllm/v1/metrics/loggers.py."""
-_BY_NIXL: Final[Mapping[bytes, Counter]] = {
-    b"vllm:nixl_bytes_transferred_count": (METRIC_KV_TRANSFERS, TransferResult.COMPLETE),
-    b"vllm:nixl_num_failed_transfers_total": (METRIC_KV_TRANSFERS, TransferResult.FAILED),
-    b"vllm:nixl_num_kv_expired_reqs_total": (METRIC_KV_TRANSFERS, TransferResult.EXPIRED),
-    b"vllm:nixl_bytes_transferred_sum": (METRIC_KV_BYTES, ""),
-    b"vllm:nixl_xfer_time_seconds_sum": (METRIC_KV_TRANSFER_SECONDS, ""),
-}
-"""vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py. D counts what it pulls, P what it pushes."""
 _GAPS: Final[Mapping[bytes, Counter]] = {
     b"vllm:inter_token_latency_seconds_count": (METRIC_TOKEN_GAPS, ""),
     b"vllm:inter_token_latency_seconds_sum": (METRIC_TOKEN_GAP_SECONDS, ""),
 }
-_WANTED: Final = frozenset({_PROMPT_TOKENS, *_BY_NIXL, *_GAPS, *lengths.NAMES})
+_OF_DECODE: Final = frozenset({_PROMPT_TOKENS, *_GAPS, *lengths.NAMES})
 HELP: Final[Mapping[str, tuple[str, str]]] = {
     METRIC_KV_PROMPT_TOKENS: ("source", "Prompt tokens of D by where their KV cache is from."),
     METRIC_KV_TRANSFERS: ("result", "Transfers of KV cache from P to D."),
@@ -67,6 +57,7 @@ HELP: Final[Mapping[str, tuple[str, str]]] = {
     METRIC_TOKEN_GAP_SECONDS: ("", "Sum of these gaps."),
 }
 """Label and description of each series."""
+_NONE: Final[Mapping[bytes, Counter]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +81,17 @@ class Transfers(Collector):
     """Reads the counters of P and D pods, and exports their growth since the router started.
 
     What a pod counted before its first reading is left out: it may be from before the router started.
+
+    Args:
+        pods: The pods.
+        share: What readings may use.
+        counters: What the hand-over counts (`Handover.counters`).
     """
 
-    def __init__(self, pods: Pods, share: Share) -> None:
+    def __init__(self, pods: Pods, share: Share, counters: Mapping[bytes, Counter]) -> None:
         self._pods = pods
         self._share = share
+        self._counters = counters
         self._readings: dict[Pod, _Reading] = {}
         self._totals: dict[Counter, float] = {}
 
@@ -130,7 +127,7 @@ class Transfers(Collector):
 
     async def _read(self, pod: Pod) -> None:
         turn = pod.turn
-        counts = await read_counts(pod, self._share)
+        counts = await read_counts(pod, self._share, self._counters)
         last = self._readings.get(pod)
         before = last.counts if last is not None else None
         moved = False
@@ -150,16 +147,22 @@ class Transfers(Collector):
         return any(growth.values())
 
 
-async def read_counts(pod: Pod, share: Share) -> Counts:
-    """The counters of a pod since its vLLM started; empty if it does not answer, or has no such counters."""
+async def read_counts(pod: Pod, share: Share, transfers: Mapping[bytes, Counter] = _NONE) -> Counts:
+    """The counters of a pod since its vLLM started; empty if it does not answer, or has no such counters.
+
+    Args:
+        pod: The pod.
+        share: What the reading may use.
+        transfers: Counters of transfers, beside those that D has with every connector.
+    """
     found: dict[Counter, float] = {}
 
     def take(line: bytes) -> None:
         name = name_of(line)
-        if name not in _WANTED:
+        if name not in _OF_DECODE and name not in transfers:
             return
         one = sample(line)
-        counter = _BY_NIXL.get(name) or (_of_decode(one) if pod.observed.role is Role.DECODE else None)
+        counter = transfers.get(name) or (_of_decode(one) if pod.observed.role is Role.DECODE else None)
         if counter is not None:
             found[counter] = found.get(counter, 0.0) + one.value  # over engines; NaN stays NaN
 

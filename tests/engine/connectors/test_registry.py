@@ -4,14 +4,20 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from types import MappingProxyType
+from typing import cast, get_args
 
 import pytest
 
-from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName
+from pdinference.api.names import ENGINE_ROLES, METRIC_KV_TRANSFERS, Role, TransferResult
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName, Limits
 from pdinference.api.v1alpha1.transfer import Transfer
-from pdinference.engine.connectors.registry import CONNECTORS
+from pdinference.cli.doctor.way import Way, way_of
+from pdinference.engine.connectors.connector import Connector
+from pdinference.engine.connectors.handover import PromptHandover
+from pdinference.engine.connectors.registry import CONNECTORS, handovers, measurable
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import engine_command
 from tests.conftest import REPOSITORY
@@ -23,6 +29,7 @@ MAY_NAME_THEM = {
     Path("api/v1alpha1/connectors.py"),
     Path("api/v1alpha1/transfer.py"),
     Path("engine/connectors/registry.py"),
+    Path("engine/connectors/handover.py"),  # counters
 }
 
 
@@ -75,10 +82,59 @@ def test_the_router_hands_over_in_the_connectors_way(resource: Make, connector: 
 
 
 def test_no_other_module_names_a_connector() -> None:
-    found = {path for path in PACKAGE.rglob("*.py") if set(_texts(path)) & CONNECTORS.keys()}
+    """Neither as a text, nor quoted in an expression, nor by a counter of vLLM, nor by its class."""
+    modules = {type(connector).__module__ for connector in CONNECTORS.values()}
+    found = {path for path in PACKAGE.rglob("*.py") if any(map(_is_a_name, _texts(path))) or _imports(path) & modules}
     assert {path.relative_to(PACKAGE) for path in found} <= MAY_NAME_THEM
+
+
+class MadeUpHandover(PromptHandover):
+    name = "made-up"
+    counters = MappingProxyType({b"vllm:made_up_failed_total": (METRIC_KV_TRANSFERS, TransferResult.FAILED)})
+
+
+class MadeUp(Connector):
+    """A connector that this project does not have."""
+
+    vllm_names = ("MadeUpConnector",)
+    handover = MadeUpHandover()
+    tried = "never"
+    is_measured = True
+
+
+@pytest.fixture
+def made_up(resource: Make, monkeypatch: pytest.MonkeyPatch) -> PDInference:
+    """A resource with the connector. It is put in after validation, because the API's names are fixed when loaded."""
+    monkeypatch.setitem(CONNECTORS, cast("ConnectorName", "MadeUp"), MadeUp())
+    monkeypatch.setitem(LIMITS, cast("ConnectorName", "MadeUp"), Limits(accelerators="Any", nvlink=True))
+    found = through(resource, "Nixl")
+    transfer = found.spec.transfer.model_copy(update={"connector": "MadeUp"})
+    return found.model_copy(update={"spec": found.spec.model_copy(update={"transfer": transfer})})
+
+
+def test_a_further_connector_is_known_by_its_line_in_the_registry(made_up: PDInference) -> None:
+    """Its class and its row of limits decide; nothing else has to know it."""
+    assert "MadeUpConnector" in " ".join(engine_command(made_up, Role.DECODE).arguments)
+    assert "--handover=made-up" in router_command(made_up, "abc").arguments
+    assert handovers(CONNECTORS.values())["made-up"].counters == MadeUpHandover.counters
+    assert measurable(CONNECTORS) == "Nixl and MadeUp"
+    assert way_of(made_up.spec) is not Way.OTHER
+    assert all(rule.holds(made_up.spec) for rule in CONNECTOR_RULES)
+    assert all(rule.holds(made_up.spec.transfer) for rule in Transfer.rules)
+
+
+def _is_a_name(text: str) -> bool:
+    return any(text == name or f"'{name}'" in text for name in CONNECTORS) or text.startswith("vllm:nixl_")
+
+
+def _imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
 
 
 def _texts(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    values = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    for value in values:
+        if isinstance(value, str | bytes):
+            yield value if isinstance(value, str) else value.decode("latin-1")

@@ -17,6 +17,7 @@ MOST_INSTANCES = 8
 """Most instances of a role in one pod."""
 VerificationMode = Literal["Required", "Warn", "Off"]
 TransferPath = Literal["Auto", "HostLocal", "Network"]
+_BY_NVLINK = [name for name, limits in LIMITS.items() if limits.nvlink]
 
 
 def host_local_cel(transfer: str) -> str:
@@ -130,10 +131,10 @@ class Transfer(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel=f"self.connector == 'Nixl' || !{host_local_cel('self')}",
+            cel=f"self.connector in {_BY_NVLINK} || !{host_local_cel('self')}",
             holds=lambda t: LIMITS[t.connector].nvlink or not t.is_host_local,
             field="connector",
-            message="The path HostLocal needs Nixl, the only connector that uses NVLink.",
+            message=f"The path HostLocal needs a connector that uses NVLink: {', '.join(_BY_NVLINK)}.",
         ),
         Rule(
             cel="self.path != 'HostLocal' || !has(self.rdma)",

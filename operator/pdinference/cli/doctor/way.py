@@ -12,8 +12,7 @@ from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import selects
 from pdinference.cli.listing import Listing
-from pdinference.engine.connectors.nixl import Nixl
-from pdinference.engine.connectors.registry import connector_of
+from pdinference.engine.connectors.registry import CONNECTORS, connector_of, measurable
 from pdinference.engine.transfer_measurement import KVShape
 from pdinference.memory import RolePlan
 from pdinference.memory.link_speeds import CPU, GIGA, NVLINK_PULL, NVLINK_PUSH, SLOW_DIRECT, TCP_PULL, TCP_PUSH
@@ -49,7 +48,7 @@ def way_of(spec: Spec) -> Way:
     """The way that a spec leads to."""
     if not spec.transfers_kv:
         return Way.NONE
-    if not isinstance(connector_of(spec), Nixl):
+    if not connector_of(spec).is_measured:
         return Way.OTHER
     if spec.transfer.rdma is not None:
         return Way.RDMA
@@ -139,7 +138,7 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
     if way is Way.NONE:
         return ok("way of the KV cache", "spec.mode is Aggregated: no KV cache moves.")
     if way is Way.OTHER:
-        return ok("way of the KV cache", "The connector is not Nixl. Its speed is not known here.")
+        return ok("way of the KV cache", f"The connector is not {measurable(CONNECTORS)}. Its speed is not known here.")
     if way is Way.CPU:
         return ok(
             "way of the KV cache",

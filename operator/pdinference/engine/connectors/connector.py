@@ -52,11 +52,14 @@ class Connector(ABC):
             for it.
         handover: What the router sends to P and D; None if it sends whole requests to D.
         tried: Extent of its tests, as in docs/kv-transfer.md.
+        is_measured: Whether it moves KV cache as engine/scripts/measure_transfer.py does, so that the way is known and
+            `pdinference doctor --bandwidth` measures it.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]
     handover: ClassVar[Handover | None]
     tried: ClassVar[str]
+    is_measured: ClassVar[bool] = False
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
         """Its members of `--kv-transfer-config` for a role: `kv_connector` and its settings."""

@@ -9,11 +9,16 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
+from pdinference.api.names import METRIC_KV_BYTES, METRIC_KV_TRANSFER_SECONDS, METRIC_KV_TRANSFERS, TransferResult
+
 TransferParams = dict[str, Any]
 """`kv_transfer_params` of a request or of a response (vllm/entrypoints/openai/chat_completion/protocol.py)."""
 
 MEMBER = "kv_transfer_params"
 """The member of bodies that has them."""
+
+Counter = tuple[str, str]
+"""A series of the router: its name, and the value of its label; empty without one."""
 
 MOONCAKE_BOOTSTRAP_PORT: Final = 8998
 """vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT."""
@@ -52,12 +57,15 @@ class Handover(ABC):
         bootstrap_port: Port at which P names its engines (`GET /query`); None if the connector has no such server.
         members: Further members of the request to P.
         chunk: Tokens of a prompt that move together, beside vLLM's blocks.
+        counters: Counters of P's and D's vLLM that count transfers, each with the series of the router that has their
+            sum. Without them, only the origin of D's prompt tokens is known.
     """
 
     name: ClassVar[str]
     bootstrap_port: ClassVar[int | None] = None
     members: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     chunk: ClassVar[int] = 1
+    counters: ClassVar[Mapping[bytes, Counter]] = MappingProxyType({})
 
     @abstractmethod
     def to_prefill(self, prefill: Prefill) -> TransferParams | None:
@@ -112,6 +120,15 @@ class NixlHandover(Handover):
     """
 
     name = "nixl"
+    counters = MappingProxyType(
+        {  # vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py. D counts what it pulls, P what it pushes.
+            b"vllm:nixl_bytes_transferred_count": (METRIC_KV_TRANSFERS, TransferResult.COMPLETE),
+            b"vllm:nixl_num_failed_transfers_total": (METRIC_KV_TRANSFERS, TransferResult.FAILED),
+            b"vllm:nixl_num_kv_expired_reqs_total": (METRIC_KV_TRANSFERS, TransferResult.EXPIRED),
+            b"vllm:nixl_bytes_transferred_sum": (METRIC_KV_BYTES, ""),
+            b"vllm:nixl_xfer_time_seconds_sum": (METRIC_KV_TRANSFER_SECONDS, ""),
+        }
+    )
 
     def to_prefill(self, _prefill: Prefill) -> TransferParams:
         """P keeps its blocks until D has read them."""
@@ -193,11 +210,6 @@ class PromptHandover(Handover):
     def to_decode(self, _prefill: Prefill, _response: Mapping[str, Any]) -> None:
         """D looks up every prompt."""
 
-
-HANDOVERS: Mapping[str, Handover] = {
-    handover.name: handover for handover in (NixlHandover(), MooncakeHandover(), PromptHandover())
-}
-"""The hand-overs, by name."""
 
 WHOLE_REQUESTS: Final = "none"
 """Value of `--handover` of a router without P: D gets whole requests."""

@@ -23,6 +23,7 @@ class Nixl(Connector):
 
     vllm_names = ("NixlConnector", "NixlPushConnector", "NixlPullConnector")
     handover = NixlHandover()
+    is_measured = True
     tried = "transfers and tiers in this project's tests on CPU, and on an H100 (over TCP)"
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """The connectors by their names in `spec.transfer.connector`."""
 
+from collections.abc import Iterable, Mapping
+
 from pdinference.api.v1alpha1.connectors import ConnectorName
 from pdinference.api.v1alpha1.resource import Spec
 from pdinference.engine.connectors.connector import Connector
+from pdinference.engine.connectors.handover import Handover
 from pdinference.engine.connectors.lmcache import LMCache
 from pdinference.engine.connectors.mooncake import Mooncake
 from pdinference.engine.connectors.nixl import Nixl
@@ -18,6 +21,19 @@ CONNECTORS: dict[ConnectorName, Connector] = {
 
 
 _NO_TRANSFER = NoTransfer()
+
+
+def handovers(connectors: Iterable[Connector]) -> dict[str, Handover]:
+    """The hand-overs of connectors, by the value of the router's option `--handover`."""
+    return {connector.handover.name: connector.handover for connector in connectors if connector.handover is not None}
+
+
+def measurable(connectors: Mapping[ConnectorName, Connector]) -> str:
+    """The connectors whose transfers `pdinference doctor --bandwidth` measures, for a sentence."""
+    return " and ".join(name for name, connector in connectors.items() if connector.is_measured)
+
+
+HANDOVERS: Mapping[str, Handover] = handovers(CONNECTORS.values())
 
 
 def connector_of(spec: Spec) -> Connector:
