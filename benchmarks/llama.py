@@ -9,7 +9,7 @@ from pdinference.performance.devices import DEVICES, device_key
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import work_of
 from pdinference_advise.simulation.arrangement import EngineKind
-from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.engine import EngineLimits
 
 CONFIG: Final[dict[str, Any]] = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
@@ -22,7 +22,7 @@ KV_TOKENS: Final = 899_104
 
 def engine_kind(settings: Settings, kv_tokens: int = KV_TOKENS, product: str = H200.product) -> EngineKind:
     """Engines with these settings."""
-    return EngineKind(step_model(settings, calibration_of(product)), Limits.of(settings, kv_tokens))
+    return EngineKind(step_model(settings, calibration_of(product)), EngineLimits.of(settings, kv_tokens))
 
 
 def step_model(settings: Settings, calibration: Calibration) -> StepModel:

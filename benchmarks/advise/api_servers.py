@@ -26,8 +26,8 @@ from pdinference_advise.fitting.measurement import ServerWindow
 from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind
 from pdinference_advise.simulation.arrivals import Arrival
-from pdinference_advise.simulation.engine import Limits
-from pdinference_advise.simulation.outcome import Outcome
+from pdinference_advise.simulation.engine import EngineLimits
+from pdinference_advise.simulation.outcome import SimulatedOutcome
 from pdinference_advise.simulation.run import simulate
 
 _BLOCK: Final = 16
@@ -64,14 +64,14 @@ def _begins(wait: dict[str, Any]) -> float:
     return float(wait["age_s"] + wait["lasted_s"] - sent - whole)
 
 
-def _outcome(arrangement: Arrangement, load: Load, streams: list[Arrival], begins: float) -> Outcome:
+def _outcome(arrangement: Arrangement, load: Load, streams: list[Arrival], begins: float) -> SimulatedOutcome:
     """Of a load that begins so many seconds after the streams."""
     arrivals = (replace(each, at=each.at + begins) for each in as_measured(load, 1))
     until = begins + load.warm_up + load.counted
     return simulate(arrangement, [*streams, *arrivals], warm_up=begins + load.warm_up, until=until).outcome
 
 
-def _print(name: str, outcome: Outcome, measured: dict[str, Any]) -> None:
+def _print(name: str, outcome: SimulatedOutcome, measured: dict[str, Any]) -> None:
     columns = [("ttft_ms", outcome.ttft, at) for at in (50, 90, 99)]
     columns += [("tpot_ms", outcome.tpot, at) for at in (50, 99)] if "load" in measured else []
     cells = (f"{1000 * times.at(at):,.4g} / {measured[key][f'p{at}']:,.4g}" for key, times, at in columns)
@@ -82,7 +82,9 @@ def _arrangement(product: str, service: Service) -> Arrangement:
     """One engine that does both."""
     work = work_of(model_facts(CONFIG), replace(SETTINGS, block_size=_BLOCK))
     steps = StepModel(work, DEVICES[device_key(product)], calibration_of(product))
-    limits = Limits(SETTINGS.max_num_batched_tokens, SETTINGS.max_num_seqs, _KV_TOKENS, _BLOCK, ApiServers(1, service))
+    limits = EngineLimits(
+        SETTINGS.max_num_batched_tokens, SETTINGS.max_num_seqs, _KV_TOKENS, _BLOCK, ApiServers(1, service)
+    )
     return Arrangement(EngineKind(steps, limits, prefix_caching=False), 1, service=service)
 
 

@@ -14,7 +14,7 @@ from pdinference.memory.settings import Settings
 from pdinference.performance.links import NVLINK, TCP
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference_advise.simulation.arrivals import Arrival
-from pdinference_advise.simulation.outcome import Outcome
+from pdinference_advise.simulation.outcome import SimulatedOutcome
 from pdinference_advise.simulation.run import simulate
 
 _KV_BYTES: Final = 131_072
@@ -35,7 +35,7 @@ class Times:
         return (*self.ttft, *self.tpot, self.gap, self.whole)
 
 
-def times_of(outcome: Outcome) -> Times:
+def times_of(outcome: SimulatedOutcome) -> Times:
     """The times of a simulation."""
     return Times(
         ttft=(1000 * outcome.ttft.at(50), 1000 * outcome.ttft.at(99)),

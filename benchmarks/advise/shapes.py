@@ -26,7 +26,7 @@ from pdinference_advise.fitting.fitting import fit
 from pdinference_advise.fitting.measurement import Measurement
 from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind
-from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.engine import EngineLimits
 from pdinference_advise.simulation.run import simulate
 
 _FOLDER: Final = Path("benchmarks/on_gpu/measured")
@@ -127,7 +127,7 @@ def _kinds(shape: str, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
     step_tokens = measurement(shape).step_tokens
 
     def kind(steps: StepModel, service: Service) -> EngineKind:
-        limits = Limits(step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
+        limits = EngineLimits(step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
         return EngineKind(steps, limits, prefix_caching=False)
 
     steps, service = own(shape)

@@ -24,7 +24,7 @@ from benchmarks.llama import KV_TOKENS
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 
 _P_PODS = 4
 _P_BUSY = 0.85
@@ -70,7 +70,7 @@ def simulated(load: str, routing: str, seed: int) -> Times:
     replicas = {Role.PARAMETER: _P_PODS, Role.DECODE: max(2, math.ceil(kv / KV_TOKENS / _D_BUSY))}
     random.seed(seed)  # some policies choose at random
     clock = Clock()
-    fleet = Fleet(clock, arrangement(replicas, routing=routing))
+    fleet = SimulatedFleet(clock, arrangement(replicas, routing=routing))
     fleet.load(_trace(load, load, rate, _REQUESTS / rate).arrivals(seed))
     clock.run()
     first = quantiles((one.first_at - one.arrival.at for one in fleet.requests), n=100)

@@ -15,7 +15,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.growth import fitted
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from pdinference_advise.simulation.request import Request
 
 SPEC = ScaleSpec(dict.fromkeys(ENGINE_ROLES, RANGE))
@@ -69,7 +69,7 @@ def simulate(
     random.seed(seed)  # some policies of the router choose at random
     clock, streams = Clock(), trace.streams(seed)
     first = _peak(trace, streams) if policy.name == STATIC.name else _pods(needed(streams, 0, trace.cache_tokens))
-    fleet = Fleet(clock, arrangement(_fitting(spec, first), routing=routing, cache_tokens=trace.cache_tokens))
+    fleet = SimulatedFleet(clock, arrangement(_fitting(spec, first), routing=routing, cache_tokens=trace.cache_tokens))
     watch = _Watch(clock, fleet, streams, trace.cache_tokens)
     spread = random.Random(f"fleet/{seed}")
     scaling = Autoscaling(
@@ -89,7 +89,7 @@ def simulate(
     return _judge(fleet, hours, watch)
 
 
-def _metrics(fleet: Fleet, role: Role, signals: Metrics) -> Metrics:
+def _metrics(fleet: SimulatedFleet, role: Role, signals: Metrics) -> Metrics:
     """The signals, and what llm-d's templates scale prefill by."""
     if role is not Role.PARAMETER:
         return signals
@@ -133,7 +133,7 @@ class _Watch:
 
     autoscaler: Autoscaler
 
-    def __init__(self, clock: Clock, fleet: Fleet, streams: Streams, cache_tokens: int) -> None:
+    def __init__(self, clock: Clock, fleet: SimulatedFleet, streams: Streams, cache_tokens: int) -> None:
         self._clock, self._fleet, self._streams, self._cache_tokens = clock, fleet, streams, cache_tokens
         self._looks = 0
         self._over = self._under = 0.0
@@ -166,7 +166,7 @@ class _Watch:
         return self._under / self._looks
 
 
-def _judge(fleet: Fleet, hours: float, watch: _Watch) -> Outcome:
+def _judge(fleet: SimulatedFleet, hours: float, watch: _Watch) -> Outcome:
     """Requests that never finished count as missed."""
     finished = [request for request in fleet.requests if request.done_at]
     arrived = len(fleet.requests)

@@ -11,11 +11,11 @@ from benchmarks.autoscaling.signals import SCRAPE_SECONDS, Metrics, Signals
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.scaling.allocation import allocate
-from pdinference.planning.scaling.fleet import Fleet as ScaledFleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from pdinference_advise.simulation.pods import SimulatedPod
 
 _REVISION: Final = "r"
@@ -82,7 +82,7 @@ class Autoscaler:
     def __init__(
         self,
         clock: Clock,
-        fleet: Fleet,
+        fleet: SimulatedFleet,
         how: Autoscaling,
         *,
         metrics: Callable[[Role, Metrics], Metrics] = lambda _role, signals: signals,
@@ -140,7 +140,7 @@ class Autoscaler:
         return ScaledFleet(workloads, pods)
 
 
-def pod_seconds(fleet: Fleet, until: float) -> float:
+def pod_seconds(fleet: SimulatedFleet, until: float) -> float:
     """Seconds from the creation of each pod to its end."""
     return sum(
         min(until, math.inf if pod.gone_at is None else pod.gone_at) - pod.created_at

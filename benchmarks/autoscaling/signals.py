@@ -13,7 +13,7 @@ from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstr
 from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from pdinference_advise.simulation.pods import SimulatedPod
 
 SCRAPE_SECONDS: Final = 5.0
@@ -34,7 +34,7 @@ SIGNALS: Final[Mapping[Role, tuple[Signal, ...]]] = {
 class Signals:
     """Reads pods at intervals. Between two readings everybody sees old values."""
 
-    def __init__(self, clock: Clock, fleet: Fleet) -> None:
+    def __init__(self, clock: Clock, fleet: SimulatedFleet) -> None:
         self._clock, self._fleet = clock, fleet
         self._windows: dict[SimulatedPod, Window] = {}
         self._baselines = Baselines()

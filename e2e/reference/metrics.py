@@ -16,7 +16,7 @@ from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
 from pdinference.router import faults, lengths, record, transfers, verification
-from pdinference.runner.progress import Progress
+from pdinference.runner.progress import RunProgress
 
 if TYPE_CHECKING:
     from pdinference.isolation.calls import Calls
@@ -81,7 +81,7 @@ def _router() -> Iterator[str]:
 def _batch() -> Iterator[str]:
     yield "## Of the runner of a PDBatch"
     yield "The operator reads them for the status of the batch."
-    yield _table(_rows(Progress(total=0).registry))
+    yield _table(_rows(RunProgress(total=0).registry))
 
 
 def _rows(registry: CollectorRegistry) -> Iterator[Row]:

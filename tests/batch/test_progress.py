@@ -13,7 +13,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, Owner
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.planning.batch import Progress
-from pdinference.runner.progress import Progress as RunnerProgress
+from pdinference.runner.progress import RunProgress as RunnerProgress
 from tests.controllers import owned
 
 NIGHTLY = Owner("ns", "nightly", names.BATCH_KIND)

@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.validation import Problem, read
 from pdinference.checks import examine_any
 from pdinference.checks.facts import Facts, facts_of
-from pdinference.cli.plan.answer import Answer
+from pdinference.cli.plan.answer import PlanAnswer
 from pdinference.cli.plan.table import print_plan
 from pdinference.engine.batch import Service
 from pdinference.manifests import KedaSettings, RenderSettings, render
@@ -74,7 +74,7 @@ def _check_plan(document: Document, model: Any) -> None:
         return
     inputs = Inputs(resource.spec, facts.shape, facts.checkpoint)
     try:
-        answer = Answer(resource, inputs, {role: plan_role(inputs, role) for role in ENGINE_ROLES})
+        answer = PlanAnswer(resource, inputs, {role: plan_role(inputs, role) for role in ENGINE_ROLES})
     except UnusableSpecError:
         return
     json.dumps(answer.as_json(), allow_nan=False).encode()

@@ -8,7 +8,7 @@ import pytest
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
-from pdinference.runner.progress import Progress
+from pdinference.runner.progress import RunProgress
 from tests.integration.batches import (
     RUNNER_ADDRESS,
     Spec,
@@ -46,7 +46,7 @@ async def test_a_batch_waits_runs_progresses_and_completes(world: World, operato
     made = await job(world)
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["controller"]) == ("PDBatch", True)
-    progress = Progress(total=20, completed=7, failed=1)
+    progress = RunProgress(total=20, completed=7, failed=1)
     async with progress.served(RUNNER_ADDRESS, names.RUNNER_METRICS_PORT):
         path = await run_pod(world)
         await phase(world, "Running")

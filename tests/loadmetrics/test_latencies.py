@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.loadmetrics.latencies import measure_latency, quantile_of
 from pdinference.loadmetrics.scraping.exposition import Histogram
-from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, SignalMeasurement
 from pdinference.planning.scaling.signals import LATENCY_METRICS
 from tests.loadmetrics.readings import pod, told
 
@@ -23,7 +23,7 @@ def steady(fast: float, slow: float, **numbers: float) -> PodLoad:
     return pod(*moments, (NOW, told(first_token=counted(fast, slow), **numbers)))
 
 
-def quantile(*pods: PodLoad) -> Measurement:
+def quantile(*pods: PodLoad) -> SignalMeasurement:
     return measure_latency(P90, list(pods), now=NOW)
 
 

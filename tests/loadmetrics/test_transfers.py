@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.api.names import Verification
 from pdinference.loadmetrics.transfers import TransferExposition, TransferReading, TransferWindow, transfer_facts
-from pdinference.planning.transfer_measurements import Canary, Counted
+from pdinference.planning.transfer_measurements import CanaryFacts, Counted
 
 TEXT = """
 pdinference_router_kv_prompt_tokens_total{source="parameter"} 900
@@ -44,9 +44,9 @@ def read(text: str, at: float = 0) -> TransferReading | None:
 
 
 def reading(
-    at: float, tokens: float, *, transfers: float | None = None, canary: Canary | None = None
+    at: float, tokens: float, *, transfers: float | None = None, canary: CanaryFacts | None = None
 ) -> TransferReading:
-    return TransferReading(at, Counted(parameter_tokens=tokens, complete=transfers), canary or Canary())
+    return TransferReading(at, Counted(parameter_tokens=tokens, complete=transfers), canary or CanaryFacts())
 
 
 def windowed(*readings: TransferReading) -> TransferWindow:
@@ -60,7 +60,7 @@ def test_a_response_is_read() -> None:
     found = read(TEXT)
     assert found is not None
     assert found.counted == COUNTED
-    assert found.canary == Canary(Verification.VERIFIED, "r1", tokens=512, distance=0.01)
+    assert found.canary == CanaryFacts(Verification.VERIFIED, "r1", tokens=512, distance=0.01)
 
 
 def test_a_fault_has_its_pod() -> None:
@@ -115,18 +115,18 @@ def test_a_counter_that_appears_began_at_0() -> None:
 def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
     def full(at: float, factor: float) -> TransferReading:
         counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor, handed_over=10 * factor)
-        return TransferReading(at, counted, Canary(Verification.VERIFIED, "r1"))
+        return TransferReading(at, counted, CanaryFacts(Verification.VERIFIED, "r1"))
 
     window = windowed(full(0, 1), full(30, 2))
-    wrong = windowed(reading(0, 0, canary=Canary(Verification.WRONG_ANSWER, "r2")))
+    wrong = windowed(reading(0, 0, canary=CanaryFacts(Verification.WRONG_ANSWER, "r2")))
     both = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2))])
     assert both.counted.handed_over == 20
     facts = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2)), wrong])
     assert (facts.counted.parameter_tokens, facts.counted.first_tokens) == (900, 18)
     assert facts.counted.waiting_seconds == 30, "no more than all of the time"
     assert facts.counted.handed_over is None, "a router of an older version does not count them"
-    assert facts.canary == Canary(Verification.WRONG_ANSWER, "r2")
-    pair = [windowed(reading(0, 0, canary=Canary(Verification.FAILED, "r1", decode=pod))) for pod in ("d1", "d2")]
+    assert facts.canary == CanaryFacts(Verification.WRONG_ANSWER, "r2")
+    pair = [windowed(reading(0, 0, canary=CanaryFacts(Verification.FAILED, "r1", decode=pod))) for pod in ("d1", "d2")]
     for one, other in (pair, reversed(pair)):
         assert transfer_facts("r1", one, [other]).canary.decode == "d1", "the order of router pods causes no write"
     assert transfer_facts("r1", window, []).canary.state is Verification.VERIFIED

@@ -18,7 +18,7 @@ from pdinference.models.facts import facts_of_folder
 from pdinference.models.hubs.hub import Repository
 from pdinference.models.hubs.hugging_face import HuggingFaceHub
 from pdinference.models.manifest import check
-from pdinference.models.progress import Progress
+from pdinference.models.progress import DownloadProgress
 from pdinference.models.snapshot import fetch
 from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors
@@ -74,7 +74,7 @@ class World:
         """What the command does, here; why it failed comes back, nothing when it did not."""
         hub = HuggingFaceHub(Repository(repository, revision), endpoint=url or self.url)
         try:
-            await asyncio.to_thread(fetch, hub, self.cache, Progress())
+            await asyncio.to_thread(fetch, hub, self.cache, DownloadProgress())
         except ModelError as error:
             return str(error)
         return ""

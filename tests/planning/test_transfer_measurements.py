@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, KV_TRANSFER
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status import StatusInputs
-from pdinference.planning.transfer_measurements import FAULTS, Canary, Counted, Path, TransferFacts, outline
+from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, Path, TransferFacts, outline
 from pdinference.planning.transitions import transitions
 from tests.conftest import REPOSITORY
 from tests.planning.statuses import NOW, SERVING, built, conditions, pod
@@ -23,8 +23,8 @@ GPUS = Path(gpus=True)
 RDMA = Path(gpus=True, rdma=1)
 RANKS = Path(gpus=True, ranks=4)
 RANKS_RDMA = Path(gpus=True, ranks=4, rdma=4)
-VERIFIED = Canary(Verification.VERIFIED, "r1", age=10, tokens=512, distance=0.01, limit=0.2)
-NEVER_VERIFIED = Canary(Verification.OFF, "r1")
+VERIFIED = CanaryFacts(Verification.VERIFIED, "r1", age=10, tokens=512, distance=0.01, limit=0.2)
+NEVER_VERIFIED = CanaryFacts(Verification.OFF, "r1")
 D_PODS = [one.name for one in SERVING.pods if one.role is Role.DECODE]
 # A load that is light for NVLink: 1,000 transfers of 0.131 GB in 300 s, at 66 GB/s.
 LIGHT = Counted(
@@ -57,11 +57,11 @@ FULL = replace(
 )
 
 
-def facts(counted: Counted = LIGHT, canary: Canary = VERIFIED, *, revision: str = "r1") -> TransferFacts:
+def facts(counted: Counted = LIGHT, canary: CanaryFacts = VERIFIED, *, revision: str = "r1") -> TransferFacts:
     return TransferFacts(revision, canary, WINDOW_S, counted)
 
 
-def rest(canary: Canary = VERIFIED) -> TransferFacts:
+def rest(canary: CanaryFacts = VERIFIED) -> TransferFacts:
     return facts(Counted(), canary)
 
 
@@ -90,13 +90,13 @@ def of(status: Status) -> Condition:
     ("found", "path", "expected"),
     [
         (rest(NEVER_VERIFIED), GPUS, ("Unknown", "NoRequestsYet")),
-        (rest(Canary(Verification.PENDING, "r1")), GPUS, ("Unknown", "NoRequestsYet")),
+        (rest(CanaryFacts(Verification.PENDING, "r1")), GPUS, ("Unknown", "NoRequestsYet")),
         (rest(), GPUS, ("True", "Verified")),
         (facts(), GPUS, ("True", "Verified")),
         (facts(canary=NEVER_VERIFIED), GPUS, ("True", "Transferring")),
-        (facts(canary=Canary(Verification.WRONG_ANSWER, "r2")), GPUS, ("False", "WrongAnswers")),
-        (rest(Canary(Verification.FAILED, "r1")), GPUS, ("False", "Failing")),
-        (rest(Canary(Verification.COMPUTED_BY_DECODE, "r1")), GPUS, ("False", "ComputedByDecode")),
+        (facts(canary=CanaryFacts(Verification.WRONG_ANSWER, "r2")), GPUS, ("False", "WrongAnswers")),
+        (rest(CanaryFacts(Verification.FAILED, "r1")), GPUS, ("False", "Failing")),
+        (rest(CanaryFacts(Verification.COMPUTED_BY_DECODE, "r1")), GPUS, ("False", "ComputedByDecode")),
         (facts(replace(LIGHT, failed=20)), GPUS, ("False", "Failing")),
         (facts(replace(LIGHT, expired=20)), GPUS, ("False", "Failing")),
         (facts(replace(LIGHT, failed=2)), GPUS, ("True", "Verified")),
@@ -175,7 +175,7 @@ def test_every_message_names_an_existing_section() -> None:
     page = (REPOSITORY / "docs" / "runbooks.md").read_text(encoding="utf-8")
     sections = {line.removeprefix("## ").lower() for line in page.splitlines() if line.startswith("## ")}
     faults = (
-        facts(canary=Canary(Verification.WRONG_ANSWER, "r1", tokens=512, distance=0.9, limit=0.2)),
+        facts(canary=CanaryFacts(Verification.WRONG_ANSWER, "r1", tokens=512, distance=0.9, limit=0.2)),
         facts(replace(LIGHT, failed=20)),
         facts(replace(LIGHT, decode_tokens=500_000)),
         facts(FULL),
@@ -275,21 +275,21 @@ def test_a_fault_lasts_until_a_window_shows_its_end() -> None:
             TransferFacts("r1", replace(VERIFIED, age=200), 30.0, replace(LIGHT, complete=100)),
         ):
             assert built(inputs(found), before, half_an_hour_later) == before
-        wrong = TransferFacts("r1", Canary(Verification.WRONG_ANSWER, "r1"), 0.0, Counted())
+        wrong = TransferFacts("r1", CanaryFacts(Verification.WRONG_ANSWER, "r1"), 0.0, Counted())
         assert of(built(inputs(wrong), before, half_an_hour_later)).reason == "WrongAnswers"
         assert of(built(inputs(facts()), before, half_an_hour_later)).reason == "Verified"
 
 
 @pytest.mark.parametrize("state", [Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE, Verification.FAILED])
 def test_a_fault_that_a_canary_found_ends_with_a_good_one_at_once(state: Verification) -> None:
-    bad = after(facts(canary=Canary(state, "r1")))
+    bad = after(facts(canary=CanaryFacts(state, "r1")))
     assert of(bad).status == "False"
     good = built(inputs(facts()), bad, NOW + timedelta(seconds=10))
     assert of(good).reason == "Verified"
     restarted = TransferFacts("r1", replace(VERIFIED, age=3600), 0.0, Counted())
     assert of(built(inputs(restarted), bad, NOW + timedelta(seconds=10))).reason == "Verified"
     failing = facts(replace(LIGHT, failed=20))
-    both = built(inputs(replace(failing, canary=Canary(state, "r1"))), Status(), NOW)
+    both = built(inputs(replace(failing, canary=CanaryFacts(state, "r1"))), Status(), NOW)
     assert of(built(inputs(failing), both, NOW + timedelta(seconds=10))).reason == "Failing"
 
 
@@ -340,12 +340,12 @@ def test_the_time_of_the_canary_is_written_along_with_other_changes() -> None:
     busy = built(inputs(facts(canary=replace(VERIFIED, age=60))), status, NOW + hour)
     assert ended(busy) == NOW + timedelta(minutes=59)
     for unknown in (None, math.inf, 1e15, -5.0):
-        assert ended(after(rest(Canary(Verification.PENDING, "r1", unknown)))) is None
+        assert ended(after(rest(CanaryFacts(Verification.PENDING, "r1", unknown)))) is None
 
 
 def test_a_new_revision_begins_anew() -> None:
-    wrong = facts(canary=Canary(Verification.WRONG_ANSWER, "r1"))
-    new = TransferFacts("r2", Canary(Verification.PENDING, "r2"), WINDOW_S)
+    wrong = facts(canary=CanaryFacts(Verification.WRONG_ANSWER, "r1"))
+    new = TransferFacts("r2", CanaryFacts(Verification.PENDING, "r2"), WINDOW_S)
     assert judged(wrong, new, minutes=0.5) == ("Unknown", "NoRequestsYet")
 
 
@@ -360,21 +360,23 @@ def test_a_new_revision_begins_anew() -> None:
 @pytest.mark.parametrize("engine", ["", "/decode-1"])
 def test_the_fault_of_one_d_pod_names_it_if_there_is_such_a_pod(state: Verification, words: str, engine: str) -> None:
     pod = D_PODS[0] + engine
-    assert words.format(pod) in of(after(facts(canary=Canary(state, "r1", decode=pod)))).message
-    other = after(facts(canary=Canary(state, "r1", decode="x" * 999)))
+    assert words.format(pod) in of(after(facts(canary=CanaryFacts(state, "r1", decode=pod)))).message
+    other = after(facts(canary=CanaryFacts(state, "r1", decode="x" * 999)))
     assert "xxx" not in other.model_dump_json()
 
 
 def test_a_failure_of_p_names_the_p_pod_and_not_the_network() -> None:
     (parameter,) = (one.name for one in SERVING.pods if one.role is Role.PARAMETER)
-    message = of(after(facts(canary=Canary(Verification.FAILED, "r1", parameter=parameter)))).message
+    message = of(after(facts(canary=CanaryFacts(Verification.FAILED, "r1", parameter=parameter)))).message
     assert message.startswith(f"P pod {parameter} gave a canary an error or no answer")
     assert "between P and D" not in message
-    assert "xxx" not in after(facts(canary=Canary(Verification.FAILED, "r1", parameter="x" * 999))).model_dump_json()
+    assert (
+        "xxx" not in after(facts(canary=CanaryFacts(Verification.FAILED, "r1", parameter="x" * 999))).model_dump_json()
+    )
 
 
 def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:
-    one, other = (Canary(Verification.FAILED, "r1", decode=pod) for pod in ("d1", "d2"))
+    one, other = (CanaryFacts(Verification.FAILED, "r1", decode=pod) for pod in ("d1", "d2"))
     pods = tuple(replace(pod(Role.DECODE), name=name) for name in ("d1", "d2"))
     status = built(replace(inputs(facts(canary=one)), pods=pods))
     assert built(replace(inputs(facts(canary=one)), pods=pods), status, NOW + timedelta(hours=1)) == status
@@ -384,8 +386,8 @@ def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:
 
 
 def test_wrong_answers_stay_until_a_canary_shows_otherwise() -> None:
-    wrong = facts(canary=Canary(Verification.WRONG_ANSWER, "r1"))
-    pending = facts(canary=Canary(Verification.PENDING, "r1"))
+    wrong = facts(canary=CanaryFacts(Verification.WRONG_ANSWER, "r1"))
+    pending = facts(canary=CanaryFacts(Verification.PENDING, "r1"))
     assert judged(wrong, pending) == ("False", "WrongAnswers"), "the router has restarted"
     assert judged(wrong, facts()) == ("True", "Verified")
 
@@ -404,14 +406,18 @@ def test_without_a_transfer_there_is_no_condition() -> None:
 
 def test_a_revision_without_p_has_no_transfer_to_judge() -> None:
     """It serves on while a revision with P starts beside it."""
-    computed = facts(replace(LIGHT, parameter_tokens=0, decode_tokens=5_000), Canary(Verification.OFF, "r1"))
+    computed = facts(replace(LIGHT, parameter_tokens=0, decode_tokens=5_000), CanaryFacts(Verification.OFF, "r1"))
     status = built(replace(inputs(computed), aggregated=frozenset({"r1"})), Status(), NOW)
     assert KV_TRANSFER not in conditions(status)
     assert status.transfer is None
 
 
 def test_changes_are_events() -> None:
-    good, full, wrong = after(facts()), after(facts(FULL)), after(facts(canary=Canary(Verification.WRONG_ANSWER, "r1")))
+    good, full, wrong = (
+        after(facts()),
+        after(facts(FULL)),
+        after(facts(canary=CanaryFacts(Verification.WRONG_ANSWER, "r1"))),
+    )
     assert [event.reason for event in transitions(good, full)] == ["KVTransferSaturated"]
     assert [event.reason for event in transitions(full, wrong)] == ["KVTransferWrongAnswers"]
     assert [event.reason for event in transitions(full, good)] == ["KVTransferRecovered"]
@@ -440,7 +446,7 @@ anything = st.builds(
     TransferFacts,
     st.sampled_from(["r1"]),
     st.builds(
-        Canary,
+        CanaryFacts,
         st.sampled_from(Verification),
         st.just("r1"),
         maybe | st.just(math.inf),

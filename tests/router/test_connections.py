@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pdinference.router.connections import ConnectionLimits
-from pdinference.router.server import Limits
+from pdinference.router.server import RequestLimits
 from tests.router.engines import Fleet, fleet
 from tests.router.hostile_http import GOOD, request
 from tests.waiting import until
@@ -20,7 +20,7 @@ BEGUN = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
 
 @pytest.fixture
 async def world() -> AsyncIterator[Fleet]:
-    async with fleet("p", "d", limits=Limits(connections=LIMITS)) as found:
+    async with fleet("p", "d", limits=RequestLimits(connections=LIMITS)) as found:
         yield found
 
 

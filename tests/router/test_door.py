@@ -15,7 +15,7 @@ from pdinference.router.bodies import Bodies
 from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.relay import Relay
 from pdinference.router.room import Room
-from pdinference.router.server import Limits
+from pdinference.router.server import RequestLimits
 from tests.router.engines import Fleet, events, fleet
 from tests.waiting import until
 
@@ -47,7 +47,7 @@ CLOSED = (
 
 @pytest.fixture
 async def world() -> AsyncIterator[Fleet]:
-    async with fleet("p", "d", limits=Limits(body=1000, body_seconds=0.5, requests=3)) as found:
+    async with fleet("p", "d", limits=RequestLimits(body=1000, body_seconds=0.5, requests=3)) as found:
         yield found
 
 
@@ -137,7 +137,7 @@ async def test_a_client_that_goes_while_it_is_written_to_is_no_fault(
 
 
 async def test_bytes_of_all_bodies_are_limited() -> None:
-    async with fleet("p", "d", limits=Limits(body=2_000_000, bodies=4_000_000, room_seconds=0.1)) as world:
+    async with fleet("p", "d", limits=RequestLimits(body=2_000_000, bodies=4_000_000, room_seconds=0.1)) as world:
         world["d"].go_on.clear()
         large = {"prompt": "a" * 1_900_000}
         asked = asyncio.create_task(world.post(large))
@@ -149,7 +149,7 @@ async def test_bytes_of_all_bodies_are_limited() -> None:
 
 
 async def test_a_body_waits_for_room() -> None:
-    async with fleet("p", "d", limits=Limits(body=2_000_000, bodies=4_000_000, room_seconds=30)) as world:
+    async with fleet("p", "d", limits=RequestLimits(body=2_000_000, bodies=4_000_000, room_seconds=30)) as world:
         world["d"].go_on.clear()
         large = {"prompt": "a" * 1_900_000}
         first = asyncio.create_task(world.post(large))
@@ -167,14 +167,14 @@ async def test_whole_answers_wait_for_room() -> None:
     async def large(_request: web.Request) -> web.Response:
         return web.Response(body=b'{"a":"%b"}' % (b"b" * 2**20), content_type="application/json")
 
-    async with fleet("p", "d", limits=Limits(answers=3 * 2**20, room_seconds=30)) as world:
+    async with fleet("p", "d", limits=RequestLimits(answers=3 * 2**20, room_seconds=30)) as world:
         world["d"].fault = large
         assert [one[0] for one in await asyncio.gather(*(world.post() for _ in range(8)))] == [200] * 8
 
 
 async def test_slow_bodies_of_one_client_leave_room_for_others() -> None:
     body = 2_000_000
-    async with fleet("p", "d", limits=Limits(body=body, bodies=8_000_000, room_seconds=0.1)) as world:
+    async with fleet("p", "d", limits=RequestLimits(body=body, bodies=8_000_000, room_seconds=0.1)) as world:
         host, _, port = world.url.removeprefix("http://").partition(":")
         slow = []
         for _ in range(6):
@@ -292,7 +292,7 @@ async def test_a_client_that_reads_nothing_is_given_up() -> None:
             stopped.set()
             raise
 
-    async with fleet("p", "d", limits=Limits(unread_seconds=1)) as world:
+    async with fleet("p", "d", limits=RequestLimits(unread_seconds=1)) as world:
         world["d"].fault = endless
         host, _, port = world.url.removeprefix("http://").partition(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1)

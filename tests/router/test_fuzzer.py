@@ -23,7 +23,7 @@ from pdinference.router.calls import Call
 from pdinference.router.endpoints import GET, POST
 from pdinference.router.exchange import Exchange
 from pdinference.router.record import Record
-from pdinference.router.server import Limits
+from pdinference.router.server import RequestLimits
 from tests.router.engines import ENGINE_LOGGER, PARAMS, Engine, Fleet, P, fleet
 from tests.router.hostile_http import HIDDEN, Case, cases
 from tests.waiting import until
@@ -54,7 +54,7 @@ _OF_A_REQUEST = (Call, Exchange, Record)
 async def test_hostile_requests_do_no_harm(part: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     before = objects()
-    async with fleet("p", "d", limits=Limits(body=2_000_000, body_seconds=0.2)) as world:
+    async with fleet("p", "d", limits=RequestLimits(body=2_000_000, body_seconds=0.2)) as world:
         found = tuple(cases(_SEED + part, _EACH))
         waiting = iter(found)
         await asyncio.gather(*(attack(world, waiting) for _ in range(_AT_ONCE)))

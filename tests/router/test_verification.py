@@ -22,7 +22,7 @@ from pdinference.api.names import (
 from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router import canary, verification
-from pdinference.router.canary import Canary, Outcome, _judged
+from pdinference.router.canary import Canary, CanaryOutcome, _judged
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.pod import Admission
@@ -68,7 +68,7 @@ async def model(transfer: Transfer | None = None, *names: str) -> AsyncIterator[
         yield world, KvModel(world, transfer), Canary(dispatcher, Telemetry(Metrics(), Tracer(None)), Share())
 
 
-async def sent(world: Fleet, by: Canary) -> Outcome:
+async def sent(world: Fleet, by: Canary) -> CanaryOutcome:
     pods = {pod.observed.name: pod for pod in world.pods}
     return await by.send(pods["p"], pods["d"], 60.0)
 
@@ -445,7 +445,7 @@ async def test_it_waits_for_pods() -> None:
 def after(seconds: float, state: Verification = Verification.VERIFIED) -> Verifier:
     """A verifier whose last canary took so long."""
     verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
-    verifier._repeated = replace(verifier._repeated, seconds=seconds, outcome=Outcome(state, ""))
+    verifier._repeated = replace(verifier._repeated, seconds=seconds, outcome=CanaryOutcome(state, ""))
     return verifier
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, loads, measure
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads, measure
 from pdinference.runner.lines import LONGEST_LINE, BatchRequestInput, InvalidLineError, parsed
 from tests.examples import MORE
 from tests.hostile.address_space import address_space
@@ -111,20 +111,20 @@ values = st.recursive(
 @given(values, st.booleans(), st.integers(0, 9))
 def test_the_scan_counts_levels_exactly_and_values_nearly(value: Any, ascii_only: bool, allowed: int) -> None:
     data = json.dumps(value, ensure_ascii=ascii_only).encode()
-    limits = Limits(size=len(data), depth=allowed)
+    limits = JsonLimits(size=len(data), depth=allowed)
     if depth(value) > allowed:
         with pytest.raises(BoundedJsonError, match="levels"):
             measure(data, limits)
     else:
         assert loads(data, limits) == value
-    measure(data, Limits(size=len(data), depth=99, values=2 * count(value)))
+    measure(data, JsonLimits(size=len(data), depth=99, values=2 * count(value)))
 
 
 @given(mutated())
 @settings(max_examples=200 * MORE, deadline=None)
 def test_what_json_reads_was_counted_and_the_rest_is_an_error(data: bytes) -> None:
     try:
-        value = loads(data, Limits(size=4096, depth=20))
+        value = loads(data, JsonLimits(size=4096, depth=20))
     except BoundedJsonError:
         return
     assert depth(value) <= 20
@@ -133,7 +133,7 @@ def test_what_json_reads_was_counted_and_the_rest_is_an_error(data: bytes) -> No
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "-1e999", '{"a": [1, NaN]}'])
 def test_numbers_that_are_none_are_refused_or_unknown(text: str) -> None:
-    limits = Limits(size=100)
+    limits = JsonLimits(size=100)
     with pytest.raises(BoundedJsonError):
         loads(text.encode(), limits)
     assert "None" in str(loads(text.encode(), limits, not_finite="unknown"))

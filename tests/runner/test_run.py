@@ -17,7 +17,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.api.names import METRIC_BATCH_REQUESTS
-from pdinference.runner.progress import Progress
+from pdinference.runner.progress import RunProgress
 from pdinference.runner.run import Exit, Task, run
 from pdinference.runner.sending import Service
 from tests.runner.service import FakeService, Reply, line, read_lines, write_lines
@@ -227,7 +227,7 @@ async def test_a_folder_that_cannot_be_written_is_told(service: FakeService, tmp
 
 
 async def test_metrics_tell_the_progress() -> None:
-    progress = Progress(total=9, completed=4, failed=1)
+    progress = RunProgress(total=9, completed=4, failed=1)
     async with (
         progress.served("127.0.0.1", 0) as port,
         aiohttp.ClientSession() as session,

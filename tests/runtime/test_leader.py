@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from pdinference.cluster.errors import ApiError
-from pdinference.runtime.leader import LEASE_NAME, Leader, LeaderLostError, Timing
+from pdinference.runtime.leader import LEASE_NAME, Leader, LeaderLostError, LeaseTiming
 from tests.cluster.fake_api import FakeApi
 
 pytestmark = pytest.mark.virtual_time
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{LEASE_NAME}"
-QUICK = Timing(duration=0.5, renew_deadline=0.3, retry=0.02)
+QUICK = LeaseTiming(duration=0.5, renew_deadline=0.3, retry=0.02)
 
 
 @pytest.fixture

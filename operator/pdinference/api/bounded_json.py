@@ -25,7 +25,7 @@ class BoundedJsonError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JsonLimits:
     """Limits of the parser.
 
     Attributes:
@@ -45,7 +45,7 @@ class Limits:
     spaces: int | None = None
 
 
-def measure(data: bytes, limits: Limits) -> None:
+def measure(data: bytes, limits: JsonLimits) -> None:
     """Check that data is UTF-8 and within the limits. It need not be valid JSON.
 
     The counts are upper bounds for any text that a JSON parser accepts.
@@ -60,7 +60,7 @@ def measure(data: bytes, limits: Limits) -> None:
             pass
 
 
-def measured(data: bytes, limits: Limits) -> Iterator[None]:
+def measured(data: bytes, limits: JsonLimits) -> Iterator[None]:
     """Check the same, but for the size, and pause after every 64 KiB.
 
     Raises:
@@ -69,7 +69,7 @@ def measured(data: bytes, limits: Limits) -> Iterator[None]:
     return _Scan(limits).run(data)
 
 
-def _is_plain(data: bytes, limits: Limits) -> bool:
+def _is_plain(data: bytes, limits: JsonLimits) -> bool:
     """Whether a short text is within the limits even without excluding strings. This holds for nearly all texts."""
     opened = data.count(b"[") + data.count(b"{")
     return (
@@ -82,7 +82,7 @@ def _is_plain(data: bytes, limits: Limits) -> bool:
     )
 
 
-def _long_number(limits: Limits) -> re.Pattern[bytes]:
+def _long_number(limits: JsonLimits) -> re.Pattern[bytes]:
     return re.compile(rb"[0-9]{%d}" % (limits.digits + 1))
 
 
@@ -94,7 +94,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def loads(data: bytes, limits: Limits, *, not_finite: Literal["refuse", "unknown"] = "refuse") -> Any:
+def loads(data: bytes, limits: JsonLimits, *, not_finite: Literal["refuse", "unknown"] = "refuse") -> Any:
     """Parse a JSON text. If an object has duplicate members, the last one counts, as in `json.loads`.
 
     Args:
@@ -140,7 +140,7 @@ class _Scan:
     quotes is the content of a string.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: JsonLimits) -> None:
         self._limits = limits
         self._long_number = _long_number(limits)
         self._decoder = codecs.getincrementaldecoder("utf-8")()

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.engine import Engine
@@ -23,7 +23,7 @@ from pdinference.engine.refused import refused_argument
 Release = tuple[str, Mapping[str, str]]
 """A version of vLLM, and the form of each of its options."""
 
-JSON_LIMITS = Limits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
+JSON_LIMITS = JsonLimits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
 """Limits of the JSON text of an option."""
 _LISTS = "vllm-options"
 _OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")

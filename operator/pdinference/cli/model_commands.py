@@ -16,7 +16,7 @@ from pdinference.cli.option_types import object_option
 
 if TYPE_CHECKING:
     from pdinference.models.hubs.hub import Hub
-    from pdinference.models.progress import Progress
+    from pdinference.models.progress import DownloadProgress
 
 _PROGRESS_INTERVAL_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -48,10 +48,10 @@ def fetch(
 ) -> None:
     """Download a model to a folder, unless it is there, and verify it."""
     from pdinference.models.facts import facts_of_folder  # noqa: PLC0415 - hubs' clients take a second to import
-    from pdinference.models.progress import Progress  # noqa: PLC0415
+    from pdinference.models.progress import DownloadProgress  # noqa: PLC0415
     from pdinference.models.snapshot import fetch as fetch_snapshot  # noqa: PLC0415
 
-    source, progress = hub_of(hub, repository, revision), Progress()
+    source, progress = hub_of(hub, repository, revision), DownloadProgress()
 
     def work() -> None:
         fetch_snapshot(source, folder, progress)
@@ -103,11 +103,11 @@ def inspect(
 ) -> None:
     """Print facts about a model for the memory plan, as JSON. Does not read weights."""
     from pdinference.models.facts import facts_of_folder, facts_of_hub  # noqa: PLC0415
-    from pdinference.models.progress import Phase, Progress  # noqa: PLC0415
+    from pdinference.models.progress import DownloadProgress, Phase  # noqa: PLC0415
 
     if (hub is None) == (folder is None):
         raise click.UsageError("Give either --hub with --repository and --revision, or --folder.")
-    progress = Progress()
+    progress = DownloadProgress()
 
     def work() -> None:
         if folder is not None:
@@ -149,7 +149,7 @@ def hub_of(hub: str, repository: str, revision: str) -> "Hub":
     return HuggingFaceHub(where)
 
 
-def _run(work: Callable[[], None], progress: "Progress", job: tuple[str, str] | None) -> None:
+def _run(work: Callable[[], None], progress: "DownloadProgress", job: tuple[str, str] | None) -> None:
     from pdinference.models.errors import ModelError  # noqa: PLC0415
 
     try:
@@ -165,7 +165,7 @@ def _run(work: Callable[[], None], progress: "Progress", job: tuple[str, str] | 
     click.echo(json.dumps(progress.as_json(), sort_keys=True))
 
 
-def _run_logged(work: Callable[[], None], progress: "Progress") -> None:
+def _run_logged(work: Callable[[], None], progress: "DownloadProgress") -> None:
     """Run the work, and log its progress at intervals."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)

@@ -24,7 +24,7 @@ from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.observed import AutoscalerState, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization
@@ -95,9 +95,9 @@ class Snapshot:
         )
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> ScaledFleet:
         """GPUs of its pods."""
-        return Fleet((workload for _, workload in self.workloads()), self.pods)
+        return ScaledFleet((workload for _, workload in self.workloads()), self.pods)
 
     @property
     def aggregated_revisions(self) -> frozenset[str]:

@@ -5,14 +5,14 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram
 from pdinference.loadmetrics.scraping.window import TimedReading, grown
-from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, SignalMeasurement
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
 
 _WARM_UP_S: Final = 60.0
 """Time after the start of a process during which its latencies are ignored: its first requests are slow."""
 
 
-def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Measurement:
+def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> SignalMeasurement:
     """A quantile, in milliseconds, over recent requests of all pods; 0 without requests.
 
     Raises:
@@ -24,7 +24,7 @@ def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Meas
 
 def measure_latencies(
     kind: Latency, pods: Sequence[PodLoad], quantiles: Iterable[float], *, now: float
-) -> list[Measurement]:
+) -> list[SignalMeasurement]:
     """Several quantiles, in milliseconds, over the same requests.
 
     Raises:
@@ -38,7 +38,7 @@ def measure_latencies(
     if not spans:
         raise LoadUnavailableError("no pod has reported metrics for 60 s yet")
     oldest = min(last.when for _, last in spans)
-    return [Measurement(1000 * (quantile_of(quantile, counts) or 0.0), oldest) for quantile in quantiles]
+    return [SignalMeasurement(1000 * (quantile_of(quantile, counts) or 0.0), oldest) for quantile in quantiles]
 
 
 def quantile_of(quantile: float, counts: Mapping[float, float]) -> float | None:

@@ -11,7 +11,7 @@ from pdinference.cluster.kinds import Owner
 from pdinference.loadmetrics.latencies import measure_latencies, measure_latency
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
-from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad, Upstream, measure
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, SignalMeasurement, Upstream, measure
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency, Signal
 
 _LARGEST: Final = 1e12
@@ -31,7 +31,7 @@ class Loads:
         self._policies = policies
         self._clock = clock
 
-    def measured(self, owner: Owner, role: Role, metric: str) -> Measurement:
+    def measured(self, owner: Owner, role: Role, metric: str) -> SignalMeasurement:
         """The value of one metric (`METRICS`) of a role.
 
         Raises:
@@ -56,14 +56,14 @@ class Loads:
 
     def _signal(
         self, signal: Signal, owner: Owner, role: Role, pods: list[PodLoad], target: float | None
-    ) -> Measurement:
+    ) -> SignalMeasurement:
         """The value for the pods of a role. The target is that of one engine, and an autoscaler counts pods."""
         upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
         if not math.isfinite(found.value):
             raise LoadUnavailableError("the sum of the reported values is not a finite number")
         value = found.value / self._scraper.engines_in_a_pod(owner, role)
-        return Measurement(min(max(0.0, value), _LARGEST), found.when)
+        return SignalMeasurement(min(max(0.0, value), _LARGEST), found.when)
 
     def _upstream(self, owner: Owner) -> Upstream:
         return Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))

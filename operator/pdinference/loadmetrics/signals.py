@@ -48,7 +48,7 @@ class PodLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class SignalMeasurement:
     """A value for an HPA.
 
     Attributes:
@@ -79,7 +79,7 @@ _LOADS: Final = frozenset({Signal.PREFILL_LOAD, Signal.DECODE_LOAD})
 
 def measure(
     signal: Signal, pods: Sequence[PodLoad], *, target: float | None, now: float, upstream: Upstream = _NOTHING
-) -> Measurement:
+) -> SignalMeasurement:
     """The sum of a signal over the pods of a role.
 
     Args:
@@ -111,7 +111,7 @@ def measure(
     enough = sum(pod.counted for pod in pods) * assumed
     if signal in _LOADS and all(pods[number].window.age(now) < _YOUNG_S for number in reporting):
         total = min(total, enough)
-    return Measurement(
+    return SignalMeasurement(
         _cautious(total, missing, assumed, enough),
         min(last.when for number, last in known.items() if number in reporting),
     )

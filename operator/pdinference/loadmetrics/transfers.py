@@ -9,7 +9,7 @@ from pdinference.api import names
 from pdinference.api.names import KvSource, TransferResult, Verification
 from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer_measurements import FAULTS, Canary, Counted, TransferFacts
+from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, TransferFacts
 
 _Series = tuple[str, str]
 """Name and value of the label, if it has one."""
@@ -56,7 +56,7 @@ class TransferReading:
 
     at: float
     counted: Counted
-    canary: Canary
+    canary: CanaryFacts
 
 
 class TransferExposition:
@@ -93,7 +93,7 @@ class TransferExposition:
         state = self._states[0] if len(self._states) == 1 else None
         if state is None and "parameter_tokens" not in self._counted:
             return None
-        canary = Canary(
+        canary = CanaryFacts(
             state or Verification.OFF, revision, decode=self._decode, parameter=self._parameter, **self._canary
         )
         return TransferReading(at, Counted(**self._counted), canary)
@@ -181,7 +181,7 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
     )
 
 
-def _rank(canary: Canary) -> tuple[int, str, str]:
+def _rank(canary: CanaryFacts) -> tuple[int, str, str]:
     """The position of a fault among faults, in any order of router pods. Without one, the first canary is taken."""
     if canary.state not in FAULTS:
         return len(FAULTS), "", ""

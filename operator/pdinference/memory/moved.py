@@ -12,14 +12,14 @@ FP8: Final = "engine.kvCache.dtype: fp8"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MeasuredLink:
     """What joins P and D, with the bytes a second that it carried in measurements."""
 
     name: str
     speed: float
 
 
-LINKS: Final = (Link("TCP", TCP_OF_VLLM * GIGA), Link("NVLink", NVLINK_PULL * GIGA))
+LINKS: Final = (MeasuredLink("TCP", TCP_OF_VLLM * GIGA), MeasuredLink("NVLink", NVLINK_PULL * GIGA))
 """Between two GPUs of one host."""
 _WINDOWS: Final = "Layers with a sliding window move the end of a prompt alone, so the bytes depend on its length."
 
@@ -38,7 +38,7 @@ class Moved:
     change: str
     token_bytes: Figure
 
-    def prompts(self, link: Link, tokens: int) -> Figure:
+    def prompts(self, link: MeasuredLink, tokens: int) -> Figure:
         """Prompts of this length that a link carries a second, at most."""
         note = f"{link.speed / GIGA:g} GB/s / ({tokens:,} tokens x bytes of a token)."
         return derived(lambda size: link.speed / size / tokens, note, self.token_bytes)

@@ -11,14 +11,14 @@ from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import JOB
 from pdinference.models.errors import ModelError
-from pdinference.models.progress import Phase, Progress
+from pdinference.models.progress import DownloadProgress, Phase
 
 _LOG = logging.getLogger(__name__)
 _EVERY_S = 3.0
 _LAST_TRIES = 20
 
 
-async def reported(work: Callable[[], object], progress: Progress, *, namespace: str, job: str) -> None:
+async def reported(work: Callable[[], object], progress: DownloadProgress, *, namespace: str, job: str) -> None:
     """Run the work in a thread, and report its progress until it ends.
 
     Raises:

@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
 
 @dataclass
-class Progress:
+class DownloadProgress:
     """Progress of a download.
 
     Attributes:

@@ -15,14 +15,14 @@ from pdinference.models.files.paths import MANIFEST, NOTES
 from pdinference.models.hubs.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
 from pdinference.models.manifest import KeptFile, Manifest, faults, read_manifest, write_manifest
-from pdinference.models.progress import Phase, Progress
+from pdinference.models.progress import DownloadProgress, Phase
 
 _AT_ONCE = 4
 _CHUNK = 8 << 20
 _GIB = 2**30
 
 
-def fetch(hub: Hub, folder: Path, progress: Progress) -> Manifest:
+def fetch(hub: Hub, folder: Path, progress: DownloadProgress) -> Manifest:
     """Download a repository to a folder.
 
     Verified files are not downloaded again, so an interrupted download resumes. A complete download does not change,
@@ -40,7 +40,7 @@ def fetch(hub: Hub, folder: Path, progress: Progress) -> Manifest:
 
 
 @contextmanager
-def _alone(folder: Path, progress: Progress) -> Iterator[None]:
+def _alone(folder: Path, progress: DownloadProgress) -> Iterator[None]:
     """Hold the lock of a folder. Waits for another download, which may take hours."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
@@ -55,7 +55,7 @@ def _alone(folder: Path, progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
+def _download(hub: Hub, folder: Path, progress: DownloadProgress) -> Manifest:
     progress.phase = Phase.ASKING
     listing = hub.listing()
     wanted = listing.wanted()

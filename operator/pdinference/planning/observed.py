@@ -71,12 +71,12 @@ PREPARING_MODEL = "PreparingModel"
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class MetricLoad:
     """One metric of an HPA, rounded so that small changes do not change the status.
 
     Attributes:
         metric: Name of the metric.
-        tenths: Load per pod, in tenths of its target; None when the HPA has not read it.
+        tenths: MetricLoad per pod, in tenths of its target; None when the HPA has not read it.
         target_milli: Target per pod, in thousandths.
         averaged: Whether the target is per pod; otherwise it is for all pods together.
     """
@@ -113,7 +113,7 @@ class AutoscalerState:
     maximum: int
     evaluated: bool = False
     desired: int | None = None
-    loads: tuple[Load, ...] = ()
+    loads: tuple[MetricLoad, ...] = ()
     able: Verdict | None = None
     active: Verdict | None = None
     limited: Verdict | None = None
@@ -142,7 +142,7 @@ class AutoscalerState:
             active=self.active if self.active is not None and self.active.status == "False" else hpa.active,
         )
 
-    def _named(self, load: Load) -> Load:
+    def _named(self, load: MetricLoad) -> MetricLoad:
         """A load of KEDA's HPA under the name of its trigger; KEDA calls the metric `s0-prometheus`."""
         number = _KEDA_METRIC.match(load.metric)
         known = number is not None and int(number[1]) < len(self.loads)

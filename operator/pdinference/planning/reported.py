@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pdinference.api import plain_text
-from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads
 
 LONGEST_TEXT: Final = 1024
 _LARGEST: Final = 2**53
@@ -21,7 +21,7 @@ def report(text: str, longest: int) -> Mapping[str, Any]:
         longest: Largest size in bytes.
     """
     try:
-        content = loads(text.encode(), Limits(size=longest, digits=_DIGITS_OF_INT64))
+        content = loads(text.encode(), JsonLimits(size=longest, digits=_DIGITS_OF_INT64))
     except (BoundedJsonError, UnicodeEncodeError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -85,7 +85,7 @@ ON_CPU: Final = Path()
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class CanaryFacts:
     """The canary whose outcome a router pod reports; None where it did not report a number.
 
     Attributes:
@@ -168,7 +168,7 @@ class TransferFacts:
     """
 
     revision: str
-    canary: Canary = Canary()
+    canary: CanaryFacts = CanaryFacts()
     seconds: float = 0.0
     counted: Counted = Counted()
 

@@ -54,7 +54,7 @@ Distribution = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CanaryOutcome:
     """How a canary ended.
 
     Attributes:
@@ -117,7 +117,7 @@ class Canary:
             raise _NotApplicableError("D gets whole requests")
         return handover
 
-    async def send(self, parameter: Pod, decode: Pod, seconds: float) -> Outcome:
+    async def send(self, parameter: Pod, decode: Pod, seconds: float) -> CanaryOutcome:
         """Send one canary through a P and a D pod.
 
         Args:
@@ -128,12 +128,12 @@ class Canary:
         try:
             return await self._send(parameter, decode, seconds)
         except (_NotApplicableError, NoPromptError) as error:
-            return Outcome(Verification.NOT_APPLICABLE, str(error))
+            return CanaryOutcome(Verification.NOT_APPLICABLE, str(error))
         except HandoverError as error:
-            return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
+            return CanaryOutcome(Verification.COMPUTED_BY_DECODE, str(error))
         except PodFailure as failure:
             words = f"{failure.pod} failed: {failure.reason}"
-            return Outcome(Verification.FAILED, words, by_parameter=failure.pod == parameter.observed.name)
+            return CanaryOutcome(Verification.FAILED, words, by_parameter=failure.pod == parameter.observed.name)
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -141,7 +141,7 @@ class Canary:
         answers = reading.answer_lengths if reading is not None else None
         return answers is not None and answers.total > answers.count
 
-    async def _send(self, parameter: Pod, decode: Pod, seconds: float) -> Outcome:
+    async def _send(self, parameter: Pod, decode: Pod, seconds: float) -> CanaryOutcome:
         part = await self._part(decode, seconds)
         logprobs = await self._logprobs(parameter, decode, seconds)
         first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
@@ -246,23 +246,23 @@ class Canary:
 
 def _judged(
     tokens: int, through: Sequence[Distribution | None], alone: Sequence[Distribution | None], *, arrived: bool | None
-) -> Outcome:
+) -> CanaryOutcome:
     """The outcome, from the answers to both prompts and D's counters."""
     apart = distance(*alone)
     known = [found for found in map(distance, through, alone) if not math.isnan(found)]
     worst = max(known, default=math.nan)  # NaN is above no limit
     words = f"the answers are {worst:.3g} apart, the limit is {_LIMIT:g}"
     if worst > _LIMIT:
-        return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
+        return CanaryOutcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
     if arrived is False:
         words = "by D's counters, too few prompt tokens came from P"
-        return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
+        return CanaryOutcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
     if arrived is None:
         words += "; D has no counters, so it is unknown whether it computed the prompts itself"
-        return Outcome(Verification.NOT_APPLICABLE, words, tokens, worst, _LIMIT)
+        return CanaryOutcome(Verification.NOT_APPLICABLE, words, tokens, worst, _LIMIT)
     if not apart >= _TELLS_APART:  # NaN is not
         words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
-    return Outcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
+    return CanaryOutcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
 
 
 def distance(one: Distribution | None, other: Distribution | None) -> float:

@@ -67,7 +67,7 @@ class Connections:
         self.heads = Shares(self.limits.heads)
 
 
-class Connection(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """One connection.
 
     It relies on inner names of aiohttp's class: `_messages`, the parsed requests that wait; `_request_count`, how many
@@ -309,7 +309,7 @@ class Site(web.SockSite):
         server = cast("web.Server", self._runner.server)
         context = self._ssl_context
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(server, self._shared, logger=self._logger, access_log=None),
+            lambda: ClientConnection(server, self._shared, logger=self._logger, access_log=None),
             sock=self._sock,
             ssl=context,
             backlog=self._backlog,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from pdinference.router.server import Limits
+from pdinference.router.server import RequestLimits
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _FILES: Final = ("memory.max", "memory/memory.limit_in_bytes")
@@ -26,7 +26,7 @@ def memory_limit(cgroup: Path = _CGROUP) -> int | None:
     return None
 
 
-def limits_of(memory: int | None) -> Limits:
+def limits_of(memory: int | None) -> RequestLimits:
     """The limits of a router with so much memory.
 
     A body takes up to three times its size: as it came, for P or D, and in the buffers of the connection. A whole
@@ -36,4 +36,4 @@ def limits_of(memory: int | None) -> Limits:
         memory: Bytes; None without a limit, which counts as 1 GiB.
     """
     free = max(_LEAST, (memory or _DEFAULT) - _PROCESS)
-    return Limits(bodies=free // 6, answers=free // 8)
+    return RequestLimits(bodies=free // 6, answers=free // 8)

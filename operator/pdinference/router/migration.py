@@ -153,7 +153,7 @@ def with_token_ids(call: Call) -> Call:
     return call.changed({**call.members(), _RETURN_IDS: True})
 
 
-class Progress:
+class StreamProgress:
     """How far a stream has come.
 
     Args:

@@ -18,7 +18,7 @@ from pdinference.api.names import (
     Role,
 )
 from pdinference.router.room import ClientAnswers
-from pdinference.router.timing import LatencyMetrics, Timing
+from pdinference.router.timing import LatencyMetrics, StreamTiming
 from pdinference.router.tracing import Tracer
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -170,7 +170,7 @@ class Record:
     suspect: bool = False
     poison: bool = False
     stages: dict[str, float] = field(default_factory=dict)
-    timing: Timing | None = None
+    timing: StreamTiming | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

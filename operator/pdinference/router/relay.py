@@ -9,9 +9,9 @@ from pdinference.router.calls import Call
 from pdinference.router.errors import error_event
 from pdinference.router.events import BOUNDARY
 from pdinference.router.exchange import PodFailure, Stream, check_not_aborted
-from pdinference.router.migration import Progress, StreamFaultError
+from pdinference.router.migration import StreamFaultError, StreamProgress
 from pdinference.router.record import Record
-from pdinference.router.timing import Timing
+from pdinference.router.timing import StreamTiming
 
 _LONGEST_EVENT: Final = 2**20
 
@@ -25,7 +25,9 @@ class Relay:
         timing: When its tokens came; None if it is not measured.
     """
 
-    def __init__(self, response: web.StreamResponse, progress: Progress | None, timing: Timing | None = None) -> None:
+    def __init__(
+        self, response: web.StreamResponse, progress: StreamProgress | None, timing: StreamTiming | None = None
+    ) -> None:
         self.response = response
         self._progress = progress
         self._timing = timing

@@ -31,7 +31,7 @@ from pdinference.router.models import Models
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Telemetry
-from pdinference.router.server import Front, Limits, client_session
+from pdinference.router.server import Front, RequestLimits, client_session
 from pdinference.router.tracing import Tracer
 from pdinference.router.transfers import Transfers
 from pdinference.router.verification import Verifier
@@ -76,7 +76,7 @@ class Settings:
     silence: float = 3.0
     stall: float = 60.0
     transfer: float = 20.0
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     verification: VerificationMode = "Off"
     keys: Keys | None = None
     models: Models = field(default_factory=Models)

@@ -27,7 +27,7 @@ from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whol
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.leaving import Leaving
-from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
+from pdinference.router.migration import StreamFaultError, StreamProgress, can_migrate, with_token_ids
 from pdinference.router.models import PATH as MODELS
 from pdinference.router.models import Models
 from pdinference.router.record import Record, Telemetry
@@ -51,7 +51,7 @@ _CLIENT_CLOSED: Final = 499
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """Limits on what clients send, and on what is held for them.
 
     Attributes:
@@ -62,7 +62,7 @@ class Limits:
         room_seconds: Seconds for which a body or an answer waits for room.
         requests: Number of requests at a time, which clients share.
         unread_seconds: Time in which a client has to read something of what was sent to it.
-        connections: Limits before a request is complete.
+        connections: RequestLimits before a request is complete.
     """
 
     body: int = 16 * 2**20
@@ -91,7 +91,7 @@ class Front:
         dispatcher: Dispatcher,
         activity: Activity,
         telemetry: Telemetry,
-        limits: Limits,
+        limits: RequestLimits,
         keys: Keys | None,
         *,
         models: Models,
@@ -218,7 +218,7 @@ class Front:
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)
-        progress = Progress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
+        progress = StreamProgress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
         async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
             headers = _headers(answer.headers, record)
             if isinstance(answer, Whole):

@@ -60,7 +60,7 @@ class LatencyMetrics:
         )
 
 
-class Timing:
+class StreamTiming:
     """When the tokens of one streamed answer came.
 
     Args:
@@ -132,10 +132,10 @@ class Timing:
             metrics.failed.inc()
 
 
-def timed(call: Call) -> tuple[Call, Timing | None]:
+def timed(call: Call) -> tuple[Call, StreamTiming | None]:
     """A call that begins now, whose stream ends with the number of tokens; no timing if it is not for one stream."""
     if not (call.stream and call.split and call.path in _MEASURED):
         return call, None
     if call.path == _REPORTS or call.wants_usage:
-        return call, Timing()
-    return replace(call, stream_options={_INCLUDE: True}), Timing(hides_report=True)  # others had no effect
+        return call, StreamTiming()
+    return replace(call, stream_options={_INCLUDE: True}), StreamTiming(hides_report=True)  # others had no effect

@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, measured
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, measured
 
 _T = TypeVar("_T")
 PIECE: Final = 2**20
 """Bytes that may be read without a pause."""
 _CONTAINER: Final = re.compile(rb"\s*+[\[{]")
 _MOST_STRINGS: Final = 100_000
-_LIMITS: Final = Limits(size=2**63, depth=256, values=3_000_000, members=1_000_000, spaces=8_000_000)
+_LIMITS: Final = JsonLimits(size=2**63, depth=256, values=3_000_000, members=1_000_000, spaces=8_000_000)
 """Of a text longer than a piece. The decoder cannot be interrupted. With 16 MiB of brackets, it takes 0.1 s."""
 _TOGETHER: Final = 2
 """Parts of 64 KiB that are checked without a pause."""

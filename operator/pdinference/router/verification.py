@@ -24,7 +24,7 @@ from pdinference.api.names import (
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.transfer_measurements import FAULTS
-from pdinference.router.canary import Canary, Outcome
+from pdinference.router.canary import Canary, CanaryOutcome
 from pdinference.router.links import linked
 from pdinference.router.pod import Admission, Pod
 from pdinference.router.pods import Pods
@@ -81,7 +81,7 @@ class _Result:
         faults: Number of canaries in a row, up to this one, that found a fault of the D pod.
     """
 
-    outcome: Outcome
+    outcome: CanaryOutcome
     parameter: str = ""
     decode: str = ""
     seconds: float = 0.0
@@ -145,7 +145,7 @@ class Verifier(Collector):
         """The D pods of canaries that have not ended, and when these began; never for one under suspicion."""
         self._first_admitted_at = math.inf
         state = Verification.OFF if mode == "Off" else Verification.PENDING
-        self._last = self._repeated = _Result(Outcome(state, "no canary has ended"))
+        self._last = self._repeated = _Result(CanaryOutcome(state, "no canary has ended"))
         """The last canary of all, and the last one to a D pod that gets requests."""
 
     @property
@@ -216,7 +216,7 @@ class Verifier(Collector):
             return min(faults, key=lambda one: (FAULTS.index(one.outcome.state), one.decode))
         if not self._open:
             found = "canaries to other D pods have not ended" if self._results else "no canary has ended"
-            return _Result(Outcome(Verification.PENDING, found))
+            return _Result(CanaryOutcome(Verification.PENDING, found))
         return max(self._results.values(), key=lambda one: one.ended_at, default=self._last)
 
     @property
@@ -358,7 +358,7 @@ class Verifier(Collector):
             level = logging.WARNING if result.is_fault else logging.INFO
             _LOG.log(level, "KV transfer from %s to %s: %s: %s", *names, outcome.state, outcome.reason)
 
-    async def _outcome(self, parameter: Pod, decode: Pod, faults: int) -> Outcome:
+    async def _outcome(self, parameter: Pod, decode: Pod, faults: int) -> CanaryOutcome:
         return await self._canary.send(parameter, decode, _LONGEST_S * 2 ** min(faults, _MOST_DOUBLINGS))
 
     def _suspect(self, decode: Pod) -> None:

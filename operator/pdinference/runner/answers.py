@@ -5,7 +5,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from pdinference.api.bounded_json import Limits, measure
+from pdinference.api.bounded_json import JsonLimits, measure
 from pdinference.api.plain_text import plain
 from pdinference.runner.lines import (
     LONGEST_ANSWER,
@@ -18,7 +18,7 @@ from pdinference.runner.lines import (
 )
 from pdinference.runner.room import SMALL, Share
 
-_LIMITS = Limits(size=LONGEST_ANSWER, depth=128, values=LONGEST_ANSWER, members=LONGEST_ANSWER)
+_LIMITS = JsonLimits(size=LONGEST_ANSWER, depth=128, values=LONGEST_ANSWER, members=LONGEST_ANSWER)
 """Limits of a response. Responses with many log probabilities have millions of values, but no objects are created."""
 _LONGEST_TEXT = 2000
 _LONGEST_ID = 256

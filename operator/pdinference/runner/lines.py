@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, measure
 
 LONGEST_LINE = 16 << 20
 """Maximum length of a line in bytes. A prompt of a million tokens has 4 to 6 MiB as text, and 8 MiB as token ids."""
 LONGEST_ANSWER = 16 << 20
 LONGEST_OUTPUT_LINE = 2 * LONGEST_ANSWER
-LIMITS = Limits(size=LONGEST_LINE, depth=64, values=2_000_000, members=100_000)
+LIMITS = JsonLimits(size=LONGEST_LINE, depth=64, values=2_000_000, members=100_000)
 _REDIRECTS = 300
 """The lowest HTTP status that is not a success. Redirects are not followed."""
 _NO = (b"false", b"null", b"0")

@@ -16,7 +16,7 @@ _LONGEST_MESSAGE = 1900
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """Counts of requests. A request counts when its line is stored."""
 
     total: int = 0

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads
 from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, SUSPECTS
 from pdinference.regular_files import require_regular, require_within
 from pdinference.runner.done import MOST_SUSPECTS, Done, InvalidOutputLineError, suspect_line
@@ -21,7 +21,7 @@ from pdinference.runner.lines import LONGEST_OUTPUT_LINE, BatchRequestOutput
 
 _NEW = "batch.new"
 _LONGEST_SUSPECT = 8192
-_IDENTITY_LIMITS = Limits(size=4096, depth=4)
+_IDENTITY_LIMITS = JsonLimits(size=4096, depth=4)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags to open files without following links, which could leave the folder, and without blocking on a FIFO."""
 

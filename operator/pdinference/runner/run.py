@@ -16,7 +16,7 @@ from pdinference.http_connections import Connector
 from pdinference.runner.access import Access, AccessError
 from pdinference.runner.answers import failed
 from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput, PreparedRequest
-from pdinference.runner.progress import Progress
+from pdinference.runner.progress import RunProgress
 from pdinference.runner.requests import InvalidInputError, Survey, WrongLine, requests, survey
 from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOutputError
 from pdinference.runner.room import Room, Share
@@ -72,7 +72,7 @@ class Task:
 
 async def run(task: Task) -> Exit:
     """Run the batch. SIGTERM stops it gracefully, and another run resumes it."""
-    progress = Progress()
+    progress = RunProgress()
     work = asyncio.create_task(_work(task, progress))
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
@@ -89,7 +89,7 @@ async def run(task: Task) -> Exit:
     return status
 
 
-async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, str]:
+async def _outcome(work: asyncio.Task[None], progress: RunProgress) -> tuple[Exit, str]:
     try:
         await work
     except (InvalidInputError, UnfitOutputError, KeyRefusedError) as error:
@@ -104,7 +104,7 @@ async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, 
     return Exit.DONE, f"{progress.completed} of {progress.total} requests answered{failed}."
 
 
-async def _work(task: Task, progress: Progress) -> None:
+async def _work(task: Task, progress: RunProgress) -> None:
     access = Access(task.key_file, task.certificate_file)
     found = await _surveyed(task)
     progress.total = found.total
@@ -189,7 +189,7 @@ class _Queue:
 class _Keeper:
     """Stores lines, then counts them. Lines that arrive during a write share the next one."""
 
-    def __init__(self, store: Store, progress: Progress) -> None:
+    def __init__(self, store: Store, progress: RunProgress) -> None:
         self._store = store
         self._progress = progress
         self._waiting: list[BatchRequestOutput] = []

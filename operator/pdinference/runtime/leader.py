@@ -26,7 +26,7 @@ LEASE_NAME = "pdinference-operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTiming:
     """Seconds, as in client-go's defaults for controllers."""
 
     duration: float = 15.0
@@ -52,7 +52,7 @@ class Leader:
         *,
         namespace: str,
         identity: str,
-        timing: Timing = Timing(),
+        timing: LeaseTiming = LeaseTiming(),
         on_change: Callable[[bool], None] = lambda leads: None,
     ) -> None:
         self._api = api

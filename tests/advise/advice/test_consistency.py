@@ -11,7 +11,7 @@ from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.as_json import as_json
 from pdinference_advise.advice.layouts import Group
 from pdinference_advise.advice.objectives import Objectives
-from pdinference_advise.advice.search import Result
+from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps
 from pdinference_advise.advice.verdict import Answer, judge
 from tests.advise.advice.questions import answer, question
@@ -80,7 +80,7 @@ def test_the_resource_is_the_best_row(rate: float, lengths: tuple[str, str], obj
     assert (engines("parameter") if spec["mode"] == "Disaggregated" else None) == layout.parameter
 
 
-def made_up(engines: int, keeps: Keeps, bears: float, *, split: bool) -> Result:
+def made_up(engines: int, keeps: Keeps, bears: float, *, split: bool) -> SearchResult:
     kept = keeps >= Keeps.PROBABLY
     return result(engines, replace(FINE, keeps=keeps), split=split, bears=bears if kept else 1 / bears)
 
@@ -90,7 +90,7 @@ RESULTS: Final = st.builds(made_up, st.integers(2, 4), st.sampled_from(Keeps), s
 
 @settings(deadline=None)
 @given(st.lists(RESULTS, max_size=6), st.sampled_from([GIVEN, NONE]))
-def test_any_results_have_a_verdict_that_fits_them(results: list[Result], objectives: Objectives) -> None:
+def test_any_results_have_a_verdict_that_fits_them(results: list[SearchResult], objectives: Objectives) -> None:
     verdict = judge(results, objectives)
     kept = [one for one in results if one.trial.kept]
     assert (verdict.answer is Answer.NEITHER) is (verdict.best is None) is (not kept)

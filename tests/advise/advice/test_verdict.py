@@ -9,7 +9,7 @@ from pdinference_advise.advice.engines import Engines
 from pdinference_advise.advice.estimate import estimate
 from pdinference_advise.advice.layouts import Group, Layout
 from pdinference_advise.advice.objectives import Objective, Objectives
-from pdinference_advise.advice.search import Candidate, Result
+from pdinference_advise.advice.search import Candidate, SearchResult
 from pdinference_advise.advice.trial import Keeps, Trial
 from pdinference_advise.advice.verdict import Answer, Limit, judge, limit_of, ranked
 from pdinference_advise.advice.ways import parse_transports
@@ -25,13 +25,13 @@ FINE: Final = Trial(1.0, (0.05, 0.1), (0.006, 0.01), 0.02, (1.0, 1.5), 1.0, 0, 0
 
 def result(
     engines: int, trial: Trial = FINE, *, split: bool, bears: float | None = None, broken: Trial | None = None
-) -> Result:
+) -> SearchResult:
     group = Group("NVIDIA-H200", 1, 1)
     whole = Layout(replace(group, number=engines))
     layout = Layout(replace(group, number=engines - 1), group, parse_transports(())[0]) if split else whole
     built = Engines(ASKED.document, ASKED.inputs, 1000).build(layout)
     candidate = Candidate(built, estimate(built, ASKED.demand, GIVEN), float(engines))
-    return Result(candidate, trial, (2.0 if trial.kept else 0.5) if bears is None else bears, broken)
+    return SearchResult(candidate, trial, (2.0 if trial.kept else 0.5) if bears is None else bears, broken)
 
 
 def missing(keeps: Keeps = Keeps.NO) -> Trial:
@@ -194,7 +194,7 @@ def test_the_nearest_of_those_that_bear_no_load_has_the_shortest_requests() -> N
 
 
 def test_gpus_of_several_products_are_named_with_their_price() -> None:
-    def on(product: str, number: int, cost: float, *, split: bool) -> Result:
+    def on(product: str, number: int, cost: float, *, split: bool) -> SearchResult:
         one = result(number, split=split)
         layout = replace(one.candidate.layout, decode=Group(product, 1, one.candidate.layout.decode.number), named=True)
         built = replace(one.candidate.built, layout=layout)

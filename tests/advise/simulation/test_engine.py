@@ -14,24 +14,24 @@ from pdinference.performance.step import StepModel
 from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.engine import Engine, Limits
+from pdinference_advise.simulation.engine import EngineLimits, SimulatedEngine
 from pdinference_advise.simulation.gaps import Gaps
 from pdinference_advise.simulation.job import Job
 from tests.advise.simulation.llama import STEPS
 
-LIMITS = Limits(
+LIMITS = EngineLimits(
     step_tokens=8192, requests=256, kv_tokens=900_000, block=128, servers=ApiServers(1, SERVICE), lookahead=False
 )
 
 
-class StepByStep(Engine):
+class StepByStep(SimulatedEngine):
     """A reference: each step is a run of its own, so that anything may begin after it."""
 
     def _steps_ahead(self) -> int:
         return min(1, super()._steps_ahead())
 
 
-class LongerStepsAlone(Engine):
+class LongerStepsAlone(SimulatedEngine):
     """A reference: a longer step, in which requests join, is a run of its own."""
 
     def _make(self, longer: float, start: float, first: float, growth: float, number: int) -> None:
@@ -41,7 +41,9 @@ class LongerStepsAlone(Engine):
 class Seen:
     """What became of the requests of an engine."""
 
-    def __init__(self, limits: Limits = LIMITS, steps: StepModel = STEPS, engine: type[Engine] = Engine) -> None:
+    def __init__(
+        self, limits: EngineLimits = LIMITS, steps: StepModel = STEPS, engine: type[SimulatedEngine] = SimulatedEngine
+    ) -> None:
         self.clock, self.gaps = Clock(), Gaps()
         self.engine = engine(self.clock, steps, limits, self.gaps)
         self.first: dict[int, float] = {}
@@ -139,13 +141,13 @@ ARRIVALS = st.lists(
     st.builds(Arrival, st.floats(0, 5), st.integers(1, 20_000), st.integers(1, 400)), min_size=1, max_size=25
 )
 SMALL = st.builds(
-    Limits, st.sampled_from([512, 2048, 8192]), st.sampled_from([2, 256]), st.sampled_from([25_000, 900_000]),
+    EngineLimits, st.sampled_from([512, 2048, 8192]), st.sampled_from([2, 256]), st.sampled_from([25_000, 900_000]),
     st.just(128), st.just(ApiServers(1, SERVICE)), st.booleans(),
 )  # fmt: skip
 
 
 @given(ARRIVALS, SMALL)
-def test_every_request_ends_and_gives_its_room_back(arrivals: list[Arrival], limits: Limits) -> None:
+def test_every_request_ends_and_gives_its_room_back(arrivals: list[Arrival], limits: EngineLimits) -> None:
     seen = Seen(limits).run(*arrivals)
     assert seen.done.keys() == set(range(len(arrivals)))
     for number, arrival in enumerate(arrivals):
@@ -156,9 +158,9 @@ def test_every_request_ends_and_gives_its_room_back(arrivals: list[Arrival], lim
 
 
 @given(ARRIVALS, SMALL)
-def test_runs_of_steps_give_what_steps_one_by_one_give(arrivals: list[Arrival], limits: Limits) -> None:
+def test_runs_of_steps_give_what_steps_one_by_one_give(arrivals: list[Arrival], limits: EngineLimits) -> None:
     limits = replace(limits, kv_tokens=900_000)
-    seen, reference = (Seen(limits, engine=engine).run(*arrivals) for engine in (Engine, StepByStep))
+    seen, reference = (Seen(limits, engine=engine).run(*arrivals) for engine in (SimulatedEngine, StepByStep))
     assert seen.first == pytest.approx(reference.first, rel=1e-9)
     assert seen.done == pytest.approx(reference.done, rel=1e-9)
     assert seen.engine.stepping == pytest.approx(reference.engine.stepping, rel=1e-9)
@@ -174,7 +176,7 @@ def test_a_run_that_begins_with_a_longer_step_changes_nothing_when_requests_lose
     rng = Random(seed)  # noqa: S311 - nothing secret
     arrivals = [Arrival(rng.uniform(0, 2), rng.randint(1, 2000), rng.randint(1, 600)) for _ in range(30)]
     full = replace(LIMITS, kv_tokens=12_000, block=block, lookahead=lookahead)
-    seen, reference = (Seen(full, engine=engine).run(*arrivals) for engine in (Engine, LongerStepsAlone))
+    seen, reference = (Seen(full, engine=engine).run(*arrivals) for engine in (SimulatedEngine, LongerStepsAlone))
     assert seen.engine.preemptions == reference.engine.preemptions > 0
     assert (seen.first, seen.done) == (reference.first, reference.done)
     assert seen.engine.progress() == reference.engine.progress()

@@ -19,8 +19,8 @@ from pdinference_advise.simulation.api_servers import ApiServers
 from pdinference_advise.simulation.arrangement import Arrangement
 from pdinference_advise.simulation.arrivals import PREFIX_BLOCK, Arrival
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
-from pdinference_advise.simulation.link import Link
+from pdinference_advise.simulation.fleet import SimulatedFleet
+from pdinference_advise.simulation.link import SimulatedLink
 from pdinference_advise.simulation.prefix_cache import PrefixCache
 from pdinference_advise.simulation.run import simulate
 from tests.advise.simulation.fleets import poisson
@@ -39,7 +39,7 @@ def _split(parameter: int, decode: int, groups: int = 0) -> Arrangement:
 @given(ARRIVALS, st.sampled_from([_split(1, 1), _split(2, 3), _split(2, 4, groups=2), TOGETHER]))
 def test_no_request_is_lost_and_all_room_is_given_back(arrivals: list[Arrival], arrangement: Arrangement) -> None:
     clock = Clock()
-    fleet = Fleet(clock, arrangement)
+    fleet = SimulatedFleet(clock, arrangement)
     fleet.load(arrivals)
     clock.run()
     assert [request.arrival for request in fleet.requests] == arrivals
@@ -62,7 +62,7 @@ def test_the_same_load_gives_the_same_times(arrivals: list[Arrival], policy: str
 
 def test_engines_of_a_group_serve_each_other_alone() -> None:
     clock = Clock()
-    fleet = Fleet(clock, _split(2, 2, groups=2))
+    fleet = SimulatedFleet(clock, _split(2, 2, groups=2))
     fleet.load([Arrival(0.01 * n, 1000, 10) for n in range(20)])
     clock.run()
     prompts = [pod.engine.finished for pod in fleet.parameter]
@@ -118,7 +118,7 @@ def test_an_api_server_of_p_that_has_no_time_to_read_is_what_is_full() -> None:
 
 def test_transfers_use_a_link_in_order() -> None:
     clock, ends = Clock(), list[float]()
-    link = Link(clock, Way("test", 100.0, 0.5))
+    link = SimulatedLink(clock, Way("test", 100.0, 0.5))
     for size in (100, 50):
         link.move(size, lambda: ends.append(clock.now))
     clock.run()
@@ -243,7 +243,7 @@ def test_p_answers_whole_requests_while_d_has_many() -> None:
     """As the router decides it: most tokens are still of D, and prompts alone give P one token each."""
     assert SPLIT.split is not None
     clock = Clock()
-    fleet = Fleet(clock, replace(SPLIT, split=replace(SPLIT.split, answers=True)))
+    fleet = SimulatedFleet(clock, replace(SPLIT, split=replace(SPLIT.split, answers=True)))
     fleet.load(poisson(8, 30, prompt=500, answer=1500))
     clock.run()
     (parameter,), (decode,) = fleet.parameter, fleet.decode
@@ -255,7 +255,7 @@ def test_p_answers_whole_requests_while_d_has_many() -> None:
     assert parameter.known.prompts.share == pytest.approx(0, abs=1e-6)
 
 
-def _prefills(fleet: Fleet) -> int:
+def _prefills(fleet: SimulatedFleet) -> int:
     """Requests whose prompt alone was computed by P."""
     return sum(request.prefilled_at > 0 for request in fleet.requests)
 

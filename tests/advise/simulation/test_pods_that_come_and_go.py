@@ -9,7 +9,7 @@ from pdinference.performance.links import NVLINK
 from pdinference_advise.simulation.arrangement import Arrangement, Split
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from tests.advise.simulation.fleets import pods, poisson
 
 SECONDS = 60.0
@@ -25,7 +25,7 @@ CHANGES = st.lists(
 LENGTHS = st.lists(st.tuples(st.integers(1, 30_000), st.integers(1, 600)), min_size=1, max_size=60)
 
 
-def change(clock: Clock, fleet: Fleet, role: Role, starts: float | None) -> None:
+def change(clock: Clock, fleet: SimulatedFleet, role: Role, starts: float | None) -> None:
     staying = [pod for pod in fleet.every(role) if not pod.draining]
     if starts is not None:
         fleet.add(role, clock.now + starts)
@@ -39,7 +39,7 @@ def test_no_request_is_lost_and_drained_pods_end_without_requests(
     changes: list[tuple[float, Role, float | None]], lengths: list[tuple[int, int]], cache: int
 ) -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods(cache_tokens=cache))
+    fleet = SimulatedFleet(clock, pods(cache_tokens=cache))
     fleet.load(Arrival(SECONDS * n / len(lengths), *length) for n, length in enumerate(lengths))
     for at, role, starts in changes:
         clock.at(at, partial(change, clock, fleet, role, starts))
@@ -61,7 +61,7 @@ def test_no_request_is_lost_and_drained_pods_end_without_requests(
 
 def test_a_pod_that_is_not_ready_gets_no_request_and_helps_from_then_on() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     fleet.load(poisson(4, 60))
     fleet.add(Role.PARAMETER, 30)
     new = fleet.every(Role.PARAMETER)[-1]
@@ -74,7 +74,7 @@ def test_a_pod_that_is_not_ready_gets_no_request_and_helps_from_then_on() -> Non
 
 def test_requests_wait_for_the_first_pod_of_a_role() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     for role in ENGINE_ROLES:
         fleet.drain(fleet.every(role)[0])
     fleet.submit(Arrival(0, 1000, 10))
@@ -88,7 +88,7 @@ def test_requests_wait_for_the_first_pod_of_a_role() -> None:
 
 def test_a_draining_p_stays_until_d_has_its_kv_cache() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods(parameter=2))
+    fleet = SimulatedFleet(clock, pods(parameter=2))
     fleet.submit(Arrival(0, 8000, 10))
     busy = next(pod for pod in fleet.every(Role.PARAMETER) if pod.known.under_way)
     fleet.drain(busy)
@@ -101,7 +101,7 @@ def test_a_draining_p_stays_until_d_has_its_kv_cache() -> None:
 def test_groups_do_not_change() -> None:
     alone = pods()
     kind = alone.kind
-    fleet = Fleet(Clock(), Arrangement(kind, 2, Split(kind, 2, NVLINK, 131_072, groups=2)))
+    fleet = SimulatedFleet(Clock(), Arrangement(kind, 2, Split(kind, 2, NVLINK, 131_072, groups=2)))
     with pytest.raises(ValueError, match="HostLocal"):
         fleet.add(Role.DECODE, 0)
     with pytest.raises(ValueError, match="HostLocal"):

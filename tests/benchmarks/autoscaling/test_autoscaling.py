@@ -13,7 +13,7 @@ from benchmarks.autoscaling.traces import CHAT, MEMORY_TRACES, TRACES, Trace
 from benchmarks.llama import KV_TOKENS
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.signals import Signal
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from tests.advise.simulation.llama import SPLIT
 
 BURST = replace(next(trace for trace in TRACES if trace.name == "burst"), seconds=200)
@@ -84,13 +84,13 @@ def test_a_full_cache_slows_decode_down() -> None:
 @pytest.mark.parametrize("policy", ALL[:-1], ids=[policy.name for policy in ALL[:-1]])
 def test_a_budget_holds_whatever_is_recommended(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[int] = []
-    add = Fleet.add
+    add = SimulatedFleet.add
 
-    def counting(fleet: Fleet, role: Role, ready_at: float) -> None:
+    def counting(fleet: SimulatedFleet, role: Role, ready_at: float) -> None:
         add(fleet, role, ready_at)
         used.append(sum(pod.gone_at is None for each in ENGINE_ROLES for pod in fleet.every(each)))
 
-    monkeypatch.setattr(Fleet, "add", counting)
+    monkeypatch.setattr(SimulatedFleet, "add", counting)
     simulate(replace(BURST, seconds=600), 5, policy, spec=replace(SPEC, budget=5))
     assert max(used) == 5
 

@@ -6,13 +6,13 @@ from benchmarks.autoscaling.scaling import Autoscaler, Autoscaling, every, pod_s
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from tests.advise.simulation.fleets import pods, poisson
 
 RANGE = RoleScale(1, 1, 6)
 
 
-def autoscaler(clock: Clock, fleet: Fleet, budget: int | None = None) -> Autoscaler:
+def autoscaler(clock: Clock, fleet: SimulatedFleet, budget: int | None = None) -> Autoscaler:
     spec = ScaleSpec(dict.fromkeys(ENGINE_ROLES, RANGE), budget=budget)
     return Autoscaler(
         clock, fleet, Autoscaling(spec, {role: preset_hpa(role, RANGE) for role in ENGINE_ROLES}, lambda: 60.0)
@@ -21,7 +21,7 @@ def autoscaler(clock: Clock, fleet: Fleet, budget: int | None = None) -> Autosca
 
 def test_presets_add_pods_under_load_and_remove_them_after_it() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     scaled = autoscaler(clock, fleet)
     fleet.load(chain(poisson(20, 600), poisson(0.5, 3000, begin=600)))
     clock.run(600)
@@ -40,7 +40,7 @@ def test_presets_add_pods_under_load_and_remove_them_after_it() -> None:
 @pytest.mark.parametrize("budget", [2, 4])
 def test_a_budget_holds_at_every_moment(budget: int) -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     autoscaler(clock, fleet, budget)
     most: list[int] = []
     every(clock, 0.5, lambda: most.append(sum(p.gone_at is None for r in ENGINE_ROLES for p in fleet.every(r))))

@@ -13,7 +13,7 @@ from pdinference.loadmetrics.scraping.scrape import INTERVAL_S
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
+from pdinference_advise.simulation.fleet import SimulatedFleet
 from tests.advise.simulation.fleets import pods, poisson
 
 
@@ -44,7 +44,7 @@ def page(reading: Reading) -> list[bytes]:
 
 def test_the_operator_reads_the_same_numbers_from_a_page_with_these_counters() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     fleet.load(poisson(4, 30))
     clock.run(20)
     for role in ENGINE_ROLES:
@@ -58,7 +58,7 @@ def test_the_operator_reads_the_same_numbers_from_a_page_with_these_counters() -
 
 def test_counters_are_those_of_the_requests_that_have_ended() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     fleet.load(poisson(3, 60))
     clock.run()
     number, [p], [d] = len(fleet.requests), fleet.every(Role.PARAMETER), fleet.every(Role.DECODE)
@@ -83,7 +83,7 @@ def test_counters_are_those_of_the_requests_that_have_ended() -> None:
 def test_reading_changes_nothing_and_counters_never_decrease(times: list[float], cache: int) -> None:
     def run(times: list[float]) -> tuple[list[float], list[Reading]]:
         clock, readings = Clock(), list[Reading]()
-        fleet = Fleet(clock, pods(cache_tokens=cache))
+        fleet = SimulatedFleet(clock, pods(cache_tokens=cache))
         fleet.load(poisson(3, 30, answer=400))
         [pod] = fleet.every(Role.DECODE)
         for at in times:
@@ -102,7 +102,7 @@ def test_reading_changes_nothing_and_counters_never_decrease(times: list[float],
 def test_counters_grow_within_a_long_run_of_steps() -> None:
     """Steps without events are computed at once. Their tokens must not appear at the end of it alone."""
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     fleet.load(poisson(100, 0.05, prompt=100, answer=4000))
     clock.run(5)
     [pod] = fleet.every(Role.DECODE)
@@ -116,7 +116,7 @@ def test_counters_grow_within_a_long_run_of_steps() -> None:
 @pytest.mark.parametrize(("rate", "prompt"), [(2, 8000), (3.5, 8000)])
 def test_loads_are_shares_of_the_pods_capacity(rate: float, prompt: int) -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     signals = Signals(clock, fleet)
     every(clock, SCRAPE_SECONDS, signals.read)
     seen: list[float] = []
@@ -129,7 +129,7 @@ def test_loads_are_shares_of_the_pods_capacity(rate: float, prompt: int) -> None
 
 def test_a_signal_is_unknown_before_two_readings() -> None:
     clock = Clock()
-    fleet = Fleet(clock, pods())
+    fleet = SimulatedFleet(clock, pods())
     signals = Signals(clock, fleet)
     read = partial(signals.metrics, Role.DECODE, {})
     assert set(read().values()) == {None}

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pdinference.cli.doctor.bandwidth.findings import measured_findings
-from pdinference.cli.doctor.bandwidth.measure import Measurement
+from pdinference.cli.doctor.bandwidth.measure import BandwidthMeasurement
 from pdinference.cli.doctor.bandwidth.outcome import NoResultError, parse
-from pdinference.cli.doctor.finding import Finding, Result
-from pdinference.cli.doctor.way import Way
+from pdinference.cli.doctor.finding import Finding, FindingResult
+from pdinference.cli.doctor.way import TransferWay
 
 SEEN: dict[str, Any] = {
     "memlockBytes": -1,
@@ -30,39 +30,39 @@ def message(pull: float = 3e9, lanes: tuple[str, ...] = ("tcp/eth0",), right: bo
     return json.dumps({"cases": cases, "lanes": lanes, "parameter": {**SEEN, **seen}, "decode": SEEN})
 
 
-def found(way: Way, text: str) -> dict[str, Finding]:
-    measurement = Measurement(parse(text), {"P": "a", "D": "b"})
+def found(way: TransferWay, text: str) -> dict[str, Finding]:
+    measurement = BandwidthMeasurement(parse(text), {"P": "a", "D": "b"})
     return {finding.subject: finding for finding in measured_findings(way, measurement)}
 
 
-def problems(way: Way, text: str) -> set[str]:
-    return {subject for subject, finding in found(way, text).items() if finding.result is Result.PROBLEM}
+def problems(way: TransferWay, text: str) -> set[str]:
+    return {subject for subject, finding in found(way, text).items() if finding.result is FindingResult.PROBLEM}
 
 
 def test_speed_and_transports_are_named() -> None:
-    findings = found(Way.TCP, message())
+    findings = found(TransferWay.TCP, message())
     assert "3 GB/s when D pulls, 4 GB/s when P pushes" in findings["bandwidth"].found
     assert "tcp/eth0" in findings["transports"].found
-    assert problems(Way.TCP, message()) == set()
+    assert problems(TransferWay.TCP, message()) == set()
 
 
 @pytest.mark.parametrize(
     ("way", "text", "expected"),
     [
-        (Way.TCP, message(pull=0.6e9), {"bandwidth"}),
-        (Way.CPU, message(pull=0.6e9), set()),
-        (Way.NVLINK, message(pull=60e9, lanes=("cuda_ipc/cuda",)), set()),
-        (Way.NVLINK, message(pull=3e9), {"bandwidth"}),
-        (Way.RDMA, message(pull=40e9, lanes=("rc_mlx5/mlx5_0:1",)), set()),
-        (Way.RDMA, message(pull=3e9, lanes=("rc_mlx5/mlx5_0:1",)), {"bandwidth"}),
-        (Way.RDMA, message(pull=40e9), {"transports"}),
-        (Way.RDMA, message(40e9, ("rc_mlx5/mlx5_0:1",), memlockBytes=65536), {"pod in the place of P"}),
-        (Way.RDMA, message(40e9, ("rc_mlx5/mlx5_0:1",), rdmaDeviceFiles=[]), {"pod in the place of P"}),
-        (Way.TCP, message(right=False), {"contents"}),
-        (Way.TCP, message(dns=False), {"DNS in the place of P"}),
+        (TransferWay.TCP, message(pull=0.6e9), {"bandwidth"}),
+        (TransferWay.CPU, message(pull=0.6e9), set()),
+        (TransferWay.NVLINK, message(pull=60e9, lanes=("cuda_ipc/cuda",)), set()),
+        (TransferWay.NVLINK, message(pull=3e9), {"bandwidth"}),
+        (TransferWay.RDMA, message(pull=40e9, lanes=("rc_mlx5/mlx5_0:1",)), set()),
+        (TransferWay.RDMA, message(pull=3e9, lanes=("rc_mlx5/mlx5_0:1",)), {"bandwidth"}),
+        (TransferWay.RDMA, message(pull=40e9), {"transports"}),
+        (TransferWay.RDMA, message(40e9, ("rc_mlx5/mlx5_0:1",), memlockBytes=65536), {"pod in the place of P"}),
+        (TransferWay.RDMA, message(40e9, ("rc_mlx5/mlx5_0:1",), rdmaDeviceFiles=[]), {"pod in the place of P"}),
+        (TransferWay.TCP, message(right=False), {"contents"}),
+        (TransferWay.TCP, message(dns=False), {"DNS in the place of P"}),
     ],
 )
-def test_problems(way: Way, text: str, expected: set[str]) -> None:
+def test_problems(way: TransferWay, text: str, expected: set[str]) -> None:
     assert problems(way, text) == expected
 
 

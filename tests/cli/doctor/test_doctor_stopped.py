@@ -9,7 +9,7 @@ import yaml
 from aiohttp import web
 
 from pdinference.api.names import GROUP_BROKEN_EXIT
-from pdinference.cli.doctor.finding import Result
+from pdinference.cli.doctor.finding import FindingResult
 from pdinference.cli.doctor.stopped import LogEnd, Stopped, finding, sorted_by_role, stopped
 from tests.cli.served_cluster import ServedCluster, pod
 from tests.conftest import REPOSITORY
@@ -105,7 +105,7 @@ async def test_without_containers_that_stopped_no_log_is_read(tmp_path: Path) ->
 
 def test_what_ended_from_outside_is_not_said_to_be_in_the_log() -> None:
     found = finding("ns", Stopped("d", "vllm", previous=True, code=137, reason="OOMKilled"), LogEnd())
-    assert found.result is Result.PROBLEM
+    assert found.result is FindingResult.PROBLEM
     assert found.found == (
         "Container vllm ended with exit code 137 (OOMKilled). It was ended from outside, so its log does not say why."
     )

@@ -8,9 +8,9 @@ import pytest
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
-from pdinference.cli.doctor.finding import Finding, Result
+from pdinference.cli.doctor.finding import Finding, FindingResult
 from pdinference.cli.doctor.subject import subject_of
-from pdinference.cli.doctor.way import Way, loads, shape_of, way_findings, way_of
+from pdinference.cli.doctor.way import TransferWay, loads, shape_of, way_findings, way_of
 from pdinference.cli.listing import Listing
 from pdinference.manifests import RenderSettings
 from tests.memory.configs import LLAMA_8B
@@ -33,16 +33,16 @@ def found(of: Subject, **facts: Any) -> dict[str, Finding]:
 @pytest.mark.parametrize(
     ("spec", "way"),
     [
-        ({}, Way.TCP),
-        ({"transfer": {"rdma": {"resourceName": "rdma/ib"}}}, Way.RDMA),
-        ({"parameter": CPU, "decode": CPU}, Way.CPU),
-        ({"transfer": {"path": "HostLocal"}}, Way.NVLINK),
-        ({"transfer": {"path": "HostLocal"}, "parameter": CPU, "decode": CPU}, Way.CPU),
-        ({"transfer": {"connector": "Mooncake", "mooncake": {"protocol": "tcp"}}}, Way.OTHER),
-        ({"mode": "Aggregated"}, Way.NONE),
+        ({}, TransferWay.TCP),
+        ({"transfer": {"rdma": {"resourceName": "rdma/ib"}}}, TransferWay.RDMA),
+        ({"parameter": CPU, "decode": CPU}, TransferWay.CPU),
+        ({"transfer": {"path": "HostLocal"}}, TransferWay.NVLINK),
+        ({"transfer": {"path": "HostLocal"}, "parameter": CPU, "decode": CPU}, TransferWay.CPU),
+        ({"transfer": {"connector": "Mooncake", "mooncake": {"protocol": "tcp"}}}, TransferWay.OTHER),
+        ({"mode": "Aggregated"}, TransferWay.NONE),
     ],
 )
-def test_the_way(resource: Resource, spec: dict[str, Any], way: Way) -> None:
+def test_the_way(resource: Resource, spec: dict[str, Any], way: TransferWay) -> None:
     assert way_of(resource(**spec).spec) is way
 
 
@@ -73,7 +73,7 @@ def test_the_load_of_a_sliding_window_is_unknown_as_in_the_plan(resource: Resour
 def test_without_a_known_model_or_speed_there_is_no_load(resource: Resource) -> None:
     assert loads(None, 3.2) == []
     assert loads(subject(resource(model=KNOWN)).plan, None) == []
-    assert found(subject(resource()))["KV cache of a prompt"].result is Result.UNKNOWN
+    assert found(subject(resource()))["KV cache of a prompt"].result is FindingResult.UNKNOWN
 
 
 def test_a_measured_transfer_has_the_shape_of_the_kv_cache(resource: Resource) -> None:
@@ -92,7 +92,7 @@ def test_a_measured_transfer_is_bounded(resource: Resource) -> None:
 def test_over_tcp_it_names_the_rdma_devices_that_are_there(resource: Resource) -> None:
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"rdma/ib": "1", "nvidia.com/gpu": "8"}}}
     finding = found(subject(resource()), nodes=Listing((node,)))["way of the KV cache"]
-    assert finding.result is Result.PROBLEM
+    assert finding.result is FindingResult.PROBLEM
     assert "rdma/ib" in finding.remedy
 
 
@@ -118,8 +118,8 @@ def test_policies_that_limit_egress_of_p_or_d_are_named(resource: Resource) -> N
 
     of = subject(resource())
     harmless = [policy("ours", "Ingress"), policy("others", "Egress", app="web")]
-    assert found(of, policies=Listing(tuple(harmless)))["NetworkPolicies"].result is Result.OK
+    assert found(of, policies=Listing(tuple(harmless)))["NetworkPolicies"].result is FindingResult.OK
     limiting = policy("closed", "Egress", **{names.LABEL_ROLE: "decode"})
     finding = found(of, policies=Listing((*harmless, limiting)))["NetworkPolicies"]
-    assert finding.result is Result.UNKNOWN
+    assert finding.result is FindingResult.UNKNOWN
     assert finding.found.startswith("closed limit")

@@ -12,9 +12,9 @@ import pytest
 from pdinference.api.names import ENGINE_ROLES, METRIC_KV_TRANSFERS, Role, TransferResult
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
-from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName, Limits
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorLimits, ConnectorName
 from pdinference.api.v1alpha1.transfer import Transfer
-from pdinference.cli.doctor.way import Way, way_of
+from pdinference.cli.doctor.way import TransferWay, way_of
 from pdinference.engine.connectors.connector import Connector
 from pdinference.engine.connectors.handover import PromptHandover
 from pdinference.engine.connectors.registry import CONNECTORS, handovers, measurable
@@ -106,7 +106,7 @@ class MadeUp(Connector):
 def made_up(resource: Make, monkeypatch: pytest.MonkeyPatch) -> PDInference:
     """A resource with the connector. It is put in after validation, because the API's names are fixed when loaded."""
     monkeypatch.setitem(CONNECTORS, cast("ConnectorName", "MadeUp"), MadeUp())
-    monkeypatch.setitem(LIMITS, cast("ConnectorName", "MadeUp"), Limits(accelerators="Any", nvlink=True))
+    monkeypatch.setitem(LIMITS, cast("ConnectorName", "MadeUp"), ConnectorLimits(accelerators="Any", nvlink=True))
     found = through(resource, "Nixl")
     transfer = found.spec.transfer.model_copy(update={"connector": "MadeUp"})
     return found.model_copy(update={"spec": found.spec.model_copy(update={"transfer": transfer})})
@@ -118,7 +118,7 @@ def test_a_further_connector_is_known_by_its_line_in_the_registry(made_up: PDInf
     assert "--handover=made-up" in router_command(made_up, "abc").arguments
     assert handovers(CONNECTORS.values())["made-up"].counters == MadeUpHandover.counters
     assert measurable(CONNECTORS) == "Nixl and MadeUp"
-    assert way_of(made_up.spec) is not Way.OTHER
+    assert way_of(made_up.spec) is not TransferWay.OTHER
     assert all(rule.holds(made_up.spec) for rule in CONNECTOR_RULES)
     assert all(rule.holds(made_up.spec.transfer) for rule in Transfer.rules)
 

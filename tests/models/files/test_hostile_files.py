@@ -24,7 +24,7 @@ from pdinference.models.files.safetensors import Allowance, read_header
 from pdinference.models.files.stored_files import read_weights
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
-from pdinference.models.progress import LARGEST, Progress
+from pdinference.models.progress import LARGEST, DownloadProgress
 from tests.examples import MORE
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
@@ -232,7 +232,7 @@ def test_a_rank_that_is_none_makes_the_adapter_unknown(tmp_path: Path, value: An
 
 def test_what_a_job_reports_is_bounded_and_printable() -> None:
     wide = {"adapters": [{"path": "p", "modules": ["m" * 253] * 64}] * 50, "config": {"model_type": "llama"}}
-    progress = Progress(facts=wide, problem=("Damaged", "\x1b[31m" + "é\u202e\n" * 100_000))
+    progress = DownloadProgress(facts=wide, problem=("Damaged", "\x1b[31m" + "é\u202e\n" * 100_000))
     content = progress.as_json()
     assert content["facts"] == {"config": {"model_type": "llama"}}
     assert content["message"].isprintable()

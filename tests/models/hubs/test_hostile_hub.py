@@ -17,7 +17,7 @@ from pdinference.models.facts import facts_of_hub
 from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
 from pdinference.models.hubs.hugging_face import HuggingFaceHub
 from pdinference.models.hubs.remote import listing_of, weights_of
-from pdinference.models.progress import Progress
+from pdinference.models.progress import DownloadProgress
 from pdinference.models.snapshot import fetch
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
@@ -80,7 +80,7 @@ async def fetched(hub: LyingHub, folder: Path) -> str:
     """Why it failed; nothing when it did not."""
     client = HuggingFaceHub(Repository("a/b", "main"), endpoint=hub.url)
     try:
-        await asyncio.to_thread(fetch, client, folder, Progress())
+        await asyncio.to_thread(fetch, client, folder, DownloadProgress())
     except ModelError as error:
         said = str(error)
     else:

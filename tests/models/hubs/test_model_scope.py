@@ -15,7 +15,7 @@ from pdinference.models.facts import facts_of_hub
 from pdinference.models.hubs.hub import Repository
 from pdinference.models.hubs.model_scope import ModelScopeHub
 from pdinference.models.manifest import check
-from pdinference.models.progress import Progress
+from pdinference.models.progress import DownloadProgress
 from pdinference.models.snapshot import fetch
 from tests.memory.configs import QWEN_7B
 
@@ -64,7 +64,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def test_a_model_is_downloaded_and_verified(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    await asyncio.to_thread(fetch, world.hub(), folder, Progress())
+    await asyncio.to_thread(fetch, world.hub(), folder, DownloadProgress())
     assert check(folder).commit == REVISION
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
     assert {path.name for path in folder.rglob("*") if path.is_file()} == {".pdinference.json"} | {
@@ -100,4 +100,4 @@ async def test_of_files_of_other_kinds_the_list_says_the_size(world: World) -> N
 @pytest.mark.parametrize(("name", "revision"), [("Qwen/absent", "master"), (REPOSITORY, "v9")])
 async def test_what_does_not_exist_is_named(world: World, tmp_path: Path, name: str, revision: str) -> None:
     with pytest.raises(ModelError, match=f"ModelScope has no {name} revision {revision}"):
-        await asyncio.to_thread(fetch, world.hub(name, revision), tmp_path / "cache", Progress())
+        await asyncio.to_thread(fetch, world.hub(name, revision), tmp_path / "cache", DownloadProgress())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 P, D = Role.PARAMETER, Role.DECODE
@@ -66,13 +66,13 @@ class AllocationWorld:
             for place in places
         )
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> ScaledFleet:
         """What the operator sees: workloads as they are, pods as they were."""
         workloads = [
             WorkloadState("w", place[0], place[2], desired=count, node_rank=place[1], gpus=self.gpus_of(place))
             for place, count in self.desired.items()
         ]
-        return Fleet(workloads, self.seen)
+        return ScaledFleet(workloads, self.seen)
 
     def look(self) -> None:
         """The operator sees all pods."""

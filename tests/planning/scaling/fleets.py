@@ -6,7 +6,7 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.observed import PodSummary, WorkloadState
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 P, D = Role.PARAMETER, Role.DECODE
@@ -59,6 +59,6 @@ def revision(p: int, d: int, name: str = "a", *, gpus: int = 1) -> Part:
     return workloads, [*pods(P, p, name, gpus=gpus), *pods(D, d, name, gpus=gpus)]
 
 
-def fleet(*parts: Part) -> Fleet:
+def fleet(*parts: Part) -> ScaledFleet:
     """Several revisions side by side."""
-    return Fleet([one for workloads, _ in parts for one in workloads], [one for _, pods in parts for one in pods])
+    return ScaledFleet([one for workloads, _ in parts for one in workloads], [one for _, pods in parts for one in pods])

@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.planning.observed import PodSummary
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.limited import Limit, LimitReason
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from tests.planning.scaling.fleets import (
@@ -27,7 +27,7 @@ NONE = scale_spec(None)
 
 
 def decide(
-    spec: ScaleSpec, there: Fleet, p: int | None = None, d: int | None = None, *, serving: str = "a", **more: Any
+    spec: ScaleSpec, there: ScaledFleet, p: int | None = None, d: int | None = None, *, serving: str = "a", **more: Any
 ) -> Allocation:
     return allocate(spec, there, {P: p, D: d}, target="a", serving=serving, **more)
 
@@ -69,7 +69,7 @@ class TestRange:
         assert counts(NONE, fleet(revision(4, 2)), 1, 9) == (1, 9)
 
     def test_half_a_revision_gets_its_other_half(self) -> None:
-        half = Fleet([workload(P, 1)], pods(P, 1))
+        half = ScaledFleet([workload(P, 1)], pods(P, 1))
         spec = scale_spec(4, d=between(1, 6, replicas=2))
         assert counts(spec, half, serving="") == (1, 2)
 
@@ -112,7 +112,7 @@ class TestSleep:
         spec = with_gpus(scale_spec(8, p=between(1, 4), d=between(1, 8)), p=4)
         ending = ([workload(P, 0, gpus=4), workload(D, 1)], [*pods(P, 1, gpus=4, ending=1), *pods(D, 1)])
         assert counts(spec, fleet(ending), 1, 8) == (0, 1)
-        assert counts(spec, Fleet([workload(P, 0, gpus=4), workload(D, 1)], []), 1, 8) == (1, 4)
+        assert counts(spec, ScaledFleet([workload(P, 0, gpus=4), workload(D, 1)], []), 1, 8) == (1, 4)
 
     def test_a_revision_that_wakes_waits_for_the_gpus_of_its_old_pods(self) -> None:
         spec = scale_spec(4, p=between(2, 10), d=between(2, 10))
@@ -176,7 +176,7 @@ class TestBudget:
         assert counts(spec, fleet(revision(2, 4)), 2, 8) == (2, 6)
 
     def test_pods_that_are_asked_for_count_before_they_exist(self) -> None:
-        assert counts(scale_spec(8), Fleet([workload(P, 1), workload(D, 6)], []), 9, 9) == (2, 6)
+        assert counts(scale_spec(8), ScaledFleet([workload(P, 1), workload(D, 6)], []), 9, 9) == (2, 6)
 
     def test_pods_of_earlier_revisions_count(self) -> None:
         gone: Part = ([], pods(D, 2, "z", gpus=2, ending=2))
@@ -195,18 +195,18 @@ class TestBudget:
     def test_an_instance_of_several_nodes_counts_with_all_of_them(self) -> None:
         spec = scale_spec(16, p=between(1, 9, parallelism={"tensor": 4, "nodes": 2}), d=between(1, 9, **gpus(4)))
         nodes = [workload(P, 1, gpus=2), workload(P, 1, gpus=2, rank=1), workload(D, 1, gpus=4)]
-        assert counts(spec, Fleet(nodes, []), 9, 9) == (2, 2)
+        assert counts(spec, ScaledFleet(nodes, []), 9, 9) == (2, 2)
 
     def test_a_node_that_lags_behind_counts_as_if_it_were_there(self) -> None:
         """The operator died between the writes to the two nodes of two new instances."""
         spec = with_gpus(scale_spec(8), p=2)
         for first, second in ((3, 1), (1, 3)):
             nodes = [workload(P, first), workload(P, second, rank=1), workload(D, 1)]
-            assert counts(spec, Fleet(nodes, []), 3, 9) == (3, 2)
+            assert counts(spec, ScaledFleet(nodes, []), 3, 9) == (3, 2)
 
     def test_a_node_without_workload_counts_as_if_it_were_there(self) -> None:
         spec = with_gpus(scale_spec(8), p=2)
-        assert counts(spec, Fleet([workload(P, 3), workload(D, 1)], []), 3, 9) == (3, 2)
+        assert counts(spec, ScaledFleet([workload(P, 3), workload(D, 1)], []), 3, 9) == (3, 2)
 
     def test_a_role_on_cpu_costs_nothing(self) -> None:
         spec = scale_spec(4, d=between(1, 10, accelerator={"type": "CPU"}))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
 from tests.planning.scaling.fleets import D, P, fleet, workload
@@ -67,7 +67,7 @@ def _valid_specs(draw: st.DrawFn, *, ratio: bool | None = None, budget: bool | N
 
 
 @st.composite
-def _fleets(draw: st.DrawFn) -> Fleet:
+def _fleets(draw: st.DrawFn) -> ScaledFleet:
     places = draw(st.sets(st.tuples(st.sampled_from(ENGINE_ROLES), st.sampled_from(REVISIONS), st.integers(0, 1))))
     workloads = [
         WorkloadState(f"{role}-{name}-{rank}", role, name, desired=draw(_counts), gpus=draw(_gpus), node_rank=rank)
@@ -82,7 +82,7 @@ def _fleets(draw: st.DrawFn) -> Fleet:
         terminating=st.booleans(),
         node_rank=st.integers(0, 1),
     )
-    return Fleet(workloads, draw(st.lists(pods, max_size=6)))
+    return ScaledFleet(workloads, draw(st.lists(pods, max_size=6)))
 
 
 _serving = st.sampled_from(("", *REVISIONS))
@@ -91,7 +91,7 @@ _serving = st.sampled_from(("", *REVISIONS))
 @given(_specs(), _fleets(), _recommended, st.tuples(st.sampled_from(REVISIONS), _serving, st.booleans()))
 @example(ScaleSpec({P: RoleScale(2, 2, 2, 1), D: RoleScale(1, 1, 2, 0)}, None, 1), fleet(), {}, ("a", "", False))
 def test_every_state_has_an_allocation(
-    spec: ScaleSpec, there: Fleet, recommended: dict[Role, int | None], situation: tuple[str, str, bool]
+    spec: ScaleSpec, there: ScaledFleet, recommended: dict[Role, int | None], situation: tuple[str, str, bool]
 ) -> None:
     target, serving, asleep = situation
     found = allocate(spec, there, recommended, target=target, serving=serving, asleep=asleep)
@@ -105,7 +105,7 @@ def test_every_state_has_an_allocation(
 @st.composite
 def _worlds(
     draw: st.DrawFn, specs: st.SearchStrategy[ScaleSpec] | None = None, *, rolls_out: bool = False, calm: bool = False
-) -> tuple[ScaleSpec, Fleet, dict[Role, int | None], str]:
+) -> tuple[ScaleSpec, ScaledFleet, dict[Role, int | None], str]:
     """A valid spec, revisions with its GPUs, a recommendation, and the serving revision; the target is `a`.
 
     `rolls_out`: `b` serves. `calm`: each role has its minimum, and the budget is not exceeded.
@@ -126,10 +126,10 @@ def _worlds(
     if calm and spec.budget is not None:
         spec = replace(spec, budget=max(spec.budget, sum(one.desired * one.gpus for one in workloads)))
     serving = "b" if rolls_out else draw(st.sampled_from(("", "a", "b")))
-    return spec, Fleet(workloads, ending), draw(_recommended), serving
+    return spec, ScaledFleet(workloads, ending), draw(_recommended), serving
 
 
-World = tuple[ScaleSpec, Fleet, dict[Role, int | None], str]
+World = tuple[ScaleSpec, ScaledFleet, dict[Role, int | None], str]
 
 
 def _decide(world: World) -> Allocation:
@@ -158,7 +158,7 @@ def _applied(world: World, found: Allocation) -> World:
             after = found.replicas[role].get(name, before)
             workloads.append(workload(role, after, name, gpus=gpus))
             pods += [PodSummary("p", role, name, gpus=gpus, terminating=True) for _ in range(before - after)]
-    return spec, Fleet(workloads, pods), recommended, serving
+    return spec, ScaledFleet(workloads, pods), recommended, serving
 
 
 @given(_worlds())
@@ -229,7 +229,7 @@ def test_both_revisions_of_an_autoscaled_role_have_the_same_count(world: World) 
 _wants = st.fixed_dictionaries(dict.fromkeys(ENGINE_ROLES, st.integers(1, 30)))
 
 
-def _minimal(spec: ScaleSpec) -> Fleet:
+def _minimal(spec: ScaleSpec) -> ScaledFleet:
     """A revision with its minimums."""
     return fleet(([workload(role, scale.minimum, gpus=scale.gpus) for role, scale in spec.roles.items()], []))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from tests.planning.scaling.fleets import D, P, Part, between, fleet, pods, revision, scale_spec, with_gpus, workload
@@ -12,7 +12,7 @@ NONE = scale_spec(None)
 RECREATE: dict[str, Any] = {"rollout": {"strategy": "Recreate"}}
 
 
-def decide(spec: ScaleSpec, there: Fleet, p: int | None = None, d: int | None = None, **more: Any) -> Allocation:
+def decide(spec: ScaleSpec, there: ScaledFleet, p: int | None = None, d: int | None = None, **more: Any) -> Allocation:
     return allocate(spec, there, {P: p, D: d}, **{"target": "b", "serving": "a", **more})
 
 

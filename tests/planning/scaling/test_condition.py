@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.observed import AutoscalerState, Load, Verdict
+from pdinference.planning.observed import AutoscalerState, MetricLoad, Verdict
 from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
 from pdinference.planning.scaling.unknown_load import NOT_READ_YET
@@ -16,7 +16,7 @@ FINE = AutoscalerState(
     minimum=1,
     maximum=4,
     evaluated=True,
-    loads=(Load("pdinference_kv_demand", 5, 800),),
+    loads=(MetricLoad("pdinference_kv_demand", 5, 800),),
     able=Verdict("True", "ReadyForNewScale"),
     active=Verdict("True", "ValidMetricFound"),
     limited=Verdict("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
@@ -32,7 +32,7 @@ def limited(reason: str) -> AutoscalerState:
     return replace(FINE, limited=Verdict("True", reason))
 
 
-def blind(reason: str, message: str, *loads: Load) -> AutoscalerState:
+def blind(reason: str, message: str, *loads: MetricLoad) -> AutoscalerState:
     return replace(FINE, active=Verdict("False", reason, message), loads=loads or FINE.loads)
 
 
@@ -42,7 +42,7 @@ def test_a_role_that_follows_its_load() -> None:
     assert of(replace(FINE, loads=enforced)) == of(FINE), "an HPA that only enforced its range is not inactive"
 
 
-UNREAD = (*FINE.loads, Load("pdinference_waiting_requests", None, 4000))
+UNREAD = (*FINE.loads, MetricLoad("pdinference_waiting_requests", None, 4000))
 PREFIXED = (
     "the HPA was unable to compute the replica count: unable to get external metric ns/pdinference_kv_demand/"
     "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
@@ -100,7 +100,7 @@ def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
     assert found.message.endswith("no such metric. D: The replica count follows the load.")
 
 
-LATENCY = Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False)
+LATENCY = MetricLoad("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ LATENCY = Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, a
         (blind("FailedGetExternalMetric", "404", LATENCY), "False MetricsApiElsewhere"),
         (replace(FINE, evaluated=False, active=None), "False MetricsApiElsewhere"),
         (FINE, "True Active"),  # it sees, so whatever we think is old news
-        (blind("FailedGetResourceMetric", "none", Load("cpu", 5, 70_000)), "False FailedGetResourceMetric"),
+        (blind("FailedGetResourceMetric", "none", MetricLoad("cpu", 5, 70_000)), "False FailedGetResourceMetric"),
     ],
 )
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind(hpa: AutoscalerState, result: str) -> None:
@@ -119,9 +119,9 @@ def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind(hpa: Auto
 
 
 @pytest.mark.parametrize(
-    "load", [*FINE.loads, Load("decodeLoad", 5, 900), Load("pdinference_decode_load", 5, 900), LATENCY]
+    "load", [*FINE.loads, MetricLoad("decodeLoad", 5, 900), MetricLoad("pdinference_decode_load", 5, 900), LATENCY]
 )
-def test_silent_pods_are_named_whichever_source_reads_the_load(load: Load) -> None:
+def test_silent_pods_are_named_whichever_source_reads_the_load(load: MetricLoad) -> None:
     found = of(replace(FINE, loads=(load,)), MeasuredLoad(silent={D: ("a", "b", "c", "d")}))
     assert found.status == "True"
     assert "No metrics from these pods: a, b, c and others" in found.message
@@ -130,7 +130,7 @@ def test_silent_pods_are_named_whichever_source_reads_the_load(load: Load) -> No
 
 
 def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
-    others = replace(FINE, loads=(Load("cpu", 5, 900),))
+    others = replace(FINE, loads=(MetricLoad("cpu", 5, 900),))
     assert of(others, MeasuredLoad(silent={D: ("a",)})) == of(others)
 
 
@@ -160,9 +160,9 @@ def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> No
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:
     loads = (
-        Load("pdinference_kv_demand", 15, 800),
-        Load("pdinference_queued_prompt_tokens", None, 8_000_000),
-        Load("cpu", 5, 70_000),
+        MetricLoad("pdinference_kv_demand", 15, 800),
+        MetricLoad("pdinference_queued_prompt_tokens", None, 8_000_000),
+        MetricLoad("cpu", 5, 70_000),
     )
     text = "kvDemand 120%/80%, queuedPromptTokens ?/8000, cpu 35/70; 1-4 pods"
     assert scaling_text(replace(FINE, loads=loads)) == text

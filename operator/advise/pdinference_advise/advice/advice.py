@@ -22,7 +22,7 @@ from pdinference_advise.advice.objectives import Objectives
 from pdinference_advise.advice.offer import Offer
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.resource import FIXED, Ranges, Scaling, document_of
-from pdinference_advise.advice.search import Candidate, Effort, Expect, Result, Search, Simulate
+from pdinference_advise.advice.search import Candidate, Effort, Expect, Search, SearchResult, Simulate
 from pdinference_advise.advice.verdict import Limit, Verdict, judge, limit_of, ranked, stalls
 from pdinference_advise.advice.ways import Transport
 from pdinference_advise.advice.workload.summary import Summary, summarise
@@ -126,12 +126,12 @@ class Advice:
 
     question: Question
     verdict: Verdict
-    results: tuple[Result, ...]
+    results: tuple[SearchResult, ...]
     of_load: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
-    def shown(self) -> Result:
+    def shown(self) -> SearchResult:
         """The arrangement whose resource is printed."""
         return self.verdict.best or self.results[0]
 
@@ -251,7 +251,7 @@ def _possible(question: Question) -> Iterable[Transport]:
     return (one for one in question.transports if limits.nvlink or not one.host_local)
 
 
-def _hints(question: Question, engines: Engines, results: Sequence[Result]) -> Iterable[Candidate]:
+def _hints(question: Question, engines: Engines, results: Sequence[SearchResult]) -> Iterable[Candidate]:
     """Arrangements with other options of the engines, which may do something about a limit."""
     for layout in dict.fromkeys(_changed(question, ranked(results, question.objectives))):
         try:
@@ -262,7 +262,7 @@ def _hints(question: Question, engines: Engines, results: Sequence[Result]) -> I
             yield hint
 
 
-def _changed(question: Question, order: Sequence[Result]) -> Iterable[Layout]:
+def _changed(question: Question, order: Sequence[SearchResult]) -> Iterable[Layout]:
     """An FP8 KV cache where its bytes limit; answers of P where D limits; smaller steps where prompts delay tokens."""
     best = {one.candidate.layout.split: one for one in reversed(order)}
     if _is_16_bit(question):
@@ -279,13 +279,13 @@ def _changed(question: Question, order: Sequence[Result]) -> Iterable[Layout]:
         yield replace(unsplit.candidate.layout, step_tokens=SMALL_STEP)
 
 
-def _answers(one: Result) -> bool:
+def _answers(one: SearchResult) -> bool:
     """Whether P answers whole requests, because the file says so."""
     split = one.candidate.built.arrangement.split
     return split is not None and split.answers
 
 
-def _small_steps_help(one: Result) -> bool:
+def _small_steps_help(one: SearchResult) -> bool:
     """Whether prompts delay tokens, by more than a smaller step takes."""
     of = one.candidate.built.arrangement.kind
     small = of.steps.prefill(SMALL_STEP, SMALL_STEP**2 / 2, 0, 1)
@@ -317,7 +317,7 @@ def _of_load(question: Question, effort: Effort) -> Iterable[str]:
         )
 
 
-def _published(question: Question, results: Iterable[Result]) -> Iterable[str]:
+def _published(question: Question, results: Iterable[SearchResult]) -> Iterable[str]:
     """What to say where a publication of others was missed by more than the stated error.
 
     benchmarks/results/advise.md has these publications.

@@ -8,9 +8,9 @@ from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.engines import CERTAINTY
 from pdinference_advise.advice.layouts import Group
 from pdinference_advise.advice.objectives import Objective
-from pdinference_advise.advice.search import Result
+from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.verdict import limit_of
-from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.engine import EngineLimits
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
     }
 
 
-def result_json(one: Result, advice: Advice) -> dict[str, Any]:
+def result_json(one: SearchResult, advice: Advice) -> dict[str, Any]:
     """One arrangement."""
     layout, built, trial = one.candidate.layout, one.candidate.built, one.trial
     errors, question = built.errors, advice.question
@@ -86,12 +86,12 @@ def result_json(one: Result, advice: Advice) -> dict[str, Any]:
     }
 
 
-def million(one: Result) -> float | None:
+def million(one: SearchResult) -> float | None:
     """Cost, in prices or GPU-hours, of a million tokens of answers at the load; None without tokens."""
     return one.candidate.cost / one.trial.tokens / 3600 * 1e6 if one.trial.tokens else None
 
 
-def _group(group: Group, limits: Limits) -> dict[str, Any]:
+def _group(group: Group, limits: EngineLimits) -> dict[str, Any]:
     return {
         "product": group.product,
         "tensor": group.tensor,

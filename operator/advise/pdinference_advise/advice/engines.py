@@ -24,7 +24,7 @@ from pdinference_advise.advice.resource import document_of
 from pdinference_advise.advice.ways import KnownWay, Transport, way_of
 from pdinference_advise.fitting.calibration_file import CalibrationFile, shape_of
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
-from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.engine import EngineLimits
 
 NETWORK = Transport("tcp")
 CERTAINTY: Final = tuple(Source)
@@ -171,7 +171,7 @@ class Engines:
         servers = api_server_processes(spec, role)
         if not _is_validated(plan, servers, split=layout.split):
             source = max(source, Source.EXTRAPOLATED, key=CERTAINTY.index)
-        limits = Limits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
+        limits = EngineLimits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
         return Engine(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)
 
     def _service(self, product: str) -> Service:

@@ -76,7 +76,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """What is known of an arrangement.
 
     Attributes:
@@ -121,7 +121,7 @@ class Search:
         self._demand, self._objectives, self._simulate, self._effort = demand, objectives, simulate, effort
         self._expect = expect
 
-    def results(self, candidates: Iterable[Candidate]) -> list[Result]:
+    def results(self, candidates: Iterable[Candidate]) -> list[SearchResult]:
         """The best arrangements of both modes, with the largest load that each bears."""
         every = sorted(candidates, key=lambda one: (one.cost, one.estimate.load))
         of_modes = [[one for one in every if one.layout.split is split] for split in (True, False)]
@@ -130,7 +130,7 @@ class Search:
         peers = [_peers(mode, own, other) for mode, own, other in zip(of_modes, found, reversed(found), strict=True)]
         return self.judge([one for mode in (*found, *peers) for one in mode])
 
-    def judge(self, chosen: Sequence[Candidate]) -> list[Result]:
+    def judge(self, chosen: Sequence[Candidate]) -> list[SearchResult]:
         """Simulate arrangements at length, and look for the largest load that each bears."""
         self._expect(len(chosen) * self._of_each)
         trials = self._simulate([self._task(one, self._effort.long, 1.0) for one in chosen])
@@ -192,7 +192,7 @@ class Search:
 
     # The largest load
 
-    def _largest_loads(self, pairs: list[tuple[Candidate, Trial]]) -> list[Result]:
+    def _largest_loads(self, pairs: list[tuple[Candidate, Trial]]) -> list[SearchResult]:
         """Bisect the scale of the load, all arrangements in step, so that processes are busy."""
         ranges = [_Range.of(one, trial) for one, trial in pairs]
         for _ in range(self._effort.rounds):
@@ -203,7 +203,8 @@ class Search:
             trials = self._simulate(tasks)
             ranges = [between.narrowed(trial) for between, trial in zip(ranges, trials, strict=True)]
         return [
-            Result(one, trial, between.low, between.broken) for (one, trial), between in zip(pairs, ranges, strict=True)
+            SearchResult(one, trial, between.low, between.broken)
+            for (one, trial), between in zip(pairs, ranges, strict=True)
         ]
 
     def _task(self, one: Candidate, requests: int, scale: float) -> Task:

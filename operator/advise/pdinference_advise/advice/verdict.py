@@ -9,7 +9,7 @@ from typing import Final
 from pdinference.memory.product_names import short_name
 from pdinference_advise.advice.errors import Errors
 from pdinference_advise.advice.objectives import Objectives
-from pdinference_advise.advice.search import Result
+from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps, Trial
 
 LONG_S: Final = 20.0
@@ -60,10 +60,10 @@ class Verdict:
 
     answer: Answer
     why: str
-    best: Result | None
+    best: SearchResult | None
 
 
-def limit_of(result: Result) -> Limit:
+def limit_of(result: SearchResult) -> Limit:
     """What breaks first when the load grows."""
     trial, split = result.broken or result.trial, result.candidate.layout.split
     use = trial.use
@@ -82,7 +82,7 @@ def limit_of(result: Result) -> Limit:
     return max(shares, key=lambda limit: shares[limit])
 
 
-def _prompts_delay_tokens(result: Result, trial: Trial) -> bool:
+def _prompts_delay_tokens(result: SearchResult, trial: Trial) -> bool:
     """Whether prompts make tokens slow in an engine that does both: decode steps alone are short and alike."""
     uneven = trial.tpot[1] > _UNEVEN * trial.tpot[0]
     return stalls(trial) or uneven or result.candidate.estimate.prefill * trial.scale >= _LONGER
@@ -99,10 +99,10 @@ def stalls(trial: Trial) -> bool:
     return trial.gap > _STALLED * trial.tpot[0]
 
 
-def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
+def ranked(results: Sequence[SearchResult], objectives: Objectives) -> list[SearchResult]:
     """The cheapest that keeps the objectives first; of one price, the one that bears more."""
 
-    def order(one: Result) -> tuple[float, ...]:
+    def order(one: SearchResult) -> tuple[float, ...]:
         if not one.trial.kept:
             return 1.0, -one.bears, -one.trial.attainment, one.trial.wait, one.candidate.cost
         if objectives.given:
@@ -112,7 +112,7 @@ def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
     return sorted(results, key=order)
 
 
-def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
+def judge(results: Sequence[SearchResult], objectives: Objectives) -> Verdict:
     """Compare the best split arrangement with the best that is not."""
     order = ranked(results, objectives)
     if not order or not order[0].trial.kept:
@@ -124,7 +124,7 @@ def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
     return _by_cost(best, rival, order, objectives) if objectives.given else _by_times(best, rival, objectives)
 
 
-def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
+def _neither(order: Sequence[SearchResult], objectives: Objectives) -> Verdict:
     if not order:
         return Verdict(Answer.NEITHER, "No arrangement is possible on these GPUs.", None)
     best = order[0]
@@ -143,7 +143,7 @@ def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
     )
 
 
-def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: Objectives) -> Verdict:
+def _by_cost(best: SearchResult, rival: SearchResult, order: Sequence[SearchResult], objectives: Objectives) -> Verdict:
     """With objectives the price decides, then the load that is borne.
 
     The errors of two predictions of one model have mostly one direction. So the verdict holds if it is the same when
@@ -156,7 +156,7 @@ def _by_cost(best: Result, rival: Result, order: Sequence[Result], objectives: O
     return Verdict(side, _reason(best, rival, objectives) + _band(best, order) + _cheaper(best, order), best)
 
 
-def _alone(best: Result, order: Sequence[Result], objectives: Objectives) -> str:
+def _alone(best: SearchResult, order: Sequence[SearchResult], objectives: Objectives) -> str:
     """The best arrangement, where the other mode has none."""
     keeps = "keeps the objectives" if objectives.given else "carries the load"
     other = "unsplit" if best.candidate.layout.split else "split"
@@ -164,7 +164,7 @@ def _alone(best: Result, order: Sequence[Result], objectives: Objectives) -> str
     return f"{_model(best)} {keeps} with {_gpus(best)}.{band} No {other} arrangement is possible on these GPUs."
 
 
-def _band(best: Result, order: Sequence[Result]) -> str:
+def _band(best: SearchResult, order: Sequence[SearchResult]) -> str:
     """What to say of a best arrangement that may miss the objectives, by the error band."""
     if best.keeps is Keeps.YES:
         return ""
@@ -173,7 +173,7 @@ def _band(best: Result, order: Sequence[Result]) -> str:
     return f" Within the error band of the prediction, {_name(best)} may miss them{other}."
 
 
-def _cheaper(best: Result, order: Sequence[Result]) -> str:
+def _cheaper(best: SearchResult, order: Sequence[SearchResult]) -> str:
     """The cheapest arrangement that may do, if it costs less than the best."""
     near = [one for one in order if one.keeps is Keeps.PERHAPS and one.candidate.cost < best.candidate.cost]
     if not near:
@@ -183,7 +183,7 @@ def _cheaper(best: Result, order: Sequence[Result]) -> str:
     return f" {_gpus(one)} may be enough: {share:.1f} % keep both, within the error band."
 
 
-def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
+def _winner(order: Sequence[SearchResult], least: Keeps) -> Answer | None:
     """The better mode of those that keep the objectives so certainly; None if neither does."""
     keeping = sorted((one for one in order if one.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears))
     if not keeping:
@@ -195,12 +195,14 @@ def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
     return Answer.CLOSE
 
 
-def _much_more(first: Result, second: Result) -> float:
+def _much_more(first: SearchResult, second: SearchResult) -> float:
     """The load that the second bears, with the error band on top."""
     return second.bears * (1 + max(_errors(first).rate, _errors(second).rate))
 
 
-def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], order: Sequence[Result]) -> str:
+def _doubt(
+    best: SearchResult, rival: SearchResult, winners: Mapping[Keeps, Answer | None], order: Sequence[SearchResult]
+) -> str:
     if winners[Keeps.PROBABLY] is Answer.CLOSE:
         band = max(_errors(best).rate, _errors(rival).rate)
         return f"both keep the objectives at one price, and bear loads within {band:.0%} of each other"
@@ -214,7 +216,7 @@ def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], 
     return f"{near.candidate.layout.title} is {price}, and misses the objectives by less than the error band"
 
 
-def _reason(best: Result, rival: Result, objectives: Objectives) -> str:
+def _reason(best: SearchResult, rival: SearchResult, objectives: Objectives) -> str:
     if not rival.trial.kept:
         missed = f"{_name(rival, start=True)} does not: {_miss(rival, objectives)}."
         return f"{_model(best)} keeps the objectives with {_gpus(best)}. {missed}"
@@ -239,7 +241,7 @@ def quicker(together: float, split: float, band: float) -> Answer:
     return Answer.SPLIT if split < together else Answer.TOGETHER
 
 
-def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
+def _by_times(best: SearchResult, rival: SearchResult, objectives: Objectives) -> Verdict:
     """Without objectives the median time of a whole request decides."""
     if not rival.trial.kept:
         return Verdict(
@@ -256,7 +258,7 @@ def _by_times(best: Result, rival: Result, objectives: Objectives) -> Verdict:
     return Verdict(answer, why, best)
 
 
-def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
+def _trade(best: SearchResult, rival: SearchResult, objectives: Objectives) -> str:
     """What each is better at."""
     values: tuple[tuple[str, Callable[[Trial], float]], ...] = (
         (f"TTFT {objectives.tail}", lambda trial: trial.ttft[1]),
@@ -271,7 +273,7 @@ def _trade(best: Result, rival: Result, objectives: Objectives) -> str:
     return f"{_name(best, start=True)} has {', '.join(parts)} of {_name(rival)}."
 
 
-def _close(best: Result, rival: Result, why: str) -> Verdict:
+def _close(best: SearchResult, rival: SearchResult, why: str) -> Verdict:
     return Verdict(
         Answer.CLOSE,
         f"{best.candidate.layout.title} and {rival.candidate.layout.title}: {why}. Measure both (docs/p-d-or-not.md).",
@@ -279,32 +281,32 @@ def _close(best: Result, rival: Result, why: str) -> Verdict:
     )
 
 
-def _miss(one: Result, objectives: Objectives) -> str:
+def _miss(one: SearchResult, objectives: Objectives) -> str:
     trial = one.trial
     if trial.ttft_missed >= trial.tpot_missed:
         return f"TTFT {objectives.tail} {_time(trial.ttft[1])}, limited by {limit_of(one)}"
     return f"TPOT {objectives.tail} {_time(trial.tpot[1])}, limited by {limit_of(one)}"
 
 
-def _errors(one: Result) -> Errors:
+def _errors(one: SearchResult) -> Errors:
     return one.candidate.built.errors
 
 
-def _side(one: Result) -> Answer:
+def _side(one: SearchResult) -> Answer:
     return Answer.SPLIT if one.candidate.layout.split else Answer.TOGETHER
 
 
-def _name(one: Result, *, start: bool = False) -> str:
+def _name(one: SearchResult, *, start: bool = False) -> str:
     name = "split" if one.candidate.layout.split else "unsplit"
     return name.capitalize() if start else name
 
 
-def _model(one: Result) -> str:
+def _model(one: SearchResult) -> str:
     """The model as the subject of a sentence."""
     return "A split model" if one.candidate.layout.split else "An unsplit model"
 
 
-def _gpus(one: Result) -> str:
+def _gpus(one: SearchResult) -> str:
     """Its GPUs; with several products also which, and their price, by which arrangements are compared."""
     layout, cost = one.candidate.layout, one.candidate.cost
     if not layout.named:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pdinference.performance.links import Way
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
-from pdinference_advise.simulation.engine import Limits
+from pdinference_advise.simulation.engine import EngineLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class EngineKind:
     """
 
     steps: StepModel
-    limits: Limits
+    limits: EngineLimits
     prefix_caching: bool = True
 
 

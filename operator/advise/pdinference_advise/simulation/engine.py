@@ -27,7 +27,7 @@ from pdinference_advise.simulation.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EngineLimits:
     """What an engine can hold.
 
     Attributes:
@@ -48,7 +48,7 @@ class Limits:
     lookahead: bool = True
 
     @classmethod
-    def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE, servers: int = 1) -> "Limits":
+    def of(cls, settings: Settings, kv_tokens: int, service: Service = SERVICE, servers: int = 1) -> "EngineLimits":
         """The limits of a vLLM with these settings.
 
         Args:
@@ -66,7 +66,7 @@ class Limits:
         )
 
 
-class Progress(NamedTuple):
+class RequestProgress(NamedTuple):
     """Counters of an engine, as its metrics report them.
 
     Attributes:
@@ -107,7 +107,7 @@ class _ByRunning(dict[int, float]):
 
 
 @dataclass(eq=False, slots=True)  # without slots, CPython is slower from 31 attributes on
-class Engine:
+class SimulatedEngine:
     """An engine, with all tensor-parallel ranks.
 
     Attributes:
@@ -124,7 +124,7 @@ class Engine:
 
     _clock: Clock
     _steps: StepModel
-    limits: Limits
+    limits: EngineLimits
     _gaps: Gaps
     busy: float = 0.0
     stepping: float = 0.0
@@ -235,7 +235,7 @@ class Engine:
         self._waiting.append(job)
         self._wake()
 
-    def progress(self) -> Progress:
+    def progress(self) -> RequestProgress:
         """The counters now, with the steps of a run under way that have ended."""
         tokens, seconds, running = 0, 0.0, len(self._running)
         if self._run is not None and self._clock.now >= self._run[1]:
@@ -243,7 +243,7 @@ class Engine:
             passed = min(number, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
             seconds = (longer + _seconds_of(passed, first, growth)) * running
             tokens = (passed + bool(longer)) * running
-        return Progress(
+        return RequestProgress(
             self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used() + tokens
         )
 

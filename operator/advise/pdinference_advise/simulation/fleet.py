@@ -11,12 +11,12 @@ from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
 from pdinference_advise.simulation.gaps import Gaps
 from pdinference_advise.simulation.job import Job
-from pdinference_advise.simulation.link import Link
+from pdinference_advise.simulation.link import SimulatedLink
 from pdinference_advise.simulation.pods import SimulatedPod, pod_of
 from pdinference_advise.simulation.request import Request
 
 
-class Fleet:
+class SimulatedFleet:
     """All pods of an arrangement.
 
     Attributes:
@@ -39,9 +39,9 @@ class Fleet:
         self._serving: dict[Role, list[SimulatedPod]] = {role: [] for role in ENGINE_ROLES}
         self._waiting: dict[Role, list[Callable[[], None]]] = {role: [] for role in ENGINE_ROLES}
         self._by_known: dict[object, SimulatedPod] = {}
-        self.links: list[Link] = []
-        self._link: dict[SimulatedPod, Link] = {}
-        self._of_group: dict[str, Link] = {}
+        self.links: list[SimulatedLink] = []
+        self._link: dict[SimulatedPod, SimulatedLink] = {}
+        self._of_group: dict[str, SimulatedLink] = {}
         groups = split.groups if split else 0
         for role, number in ((Role.PARAMETER, split.engines if split else 0), (Role.DECODE, arrangement.engines)):
             for index in range(number):
@@ -113,7 +113,7 @@ class Fleet:
         fewer = Role.PARAMETER if split.engines <= self._of.engines else Role.DECODE
         link = self._of_group.get(group) if group else None
         if link is None and (group or role is fewer):
-            link = Link(self._clock, split.way)
+            link = SimulatedLink(self._clock, split.way)
             self.links.append(link)
         if link is not None:
             self._link[pod] = link
@@ -239,7 +239,7 @@ class Fleet:
         self._read(pod, prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
 
     def _pull(
-        self, request: Request, parameter: SimulatedPod, link: Link, size: float, then: Callable[[], None]
+        self, request: Request, parameter: SimulatedPod, link: SimulatedLink, size: float, then: Callable[[], None]
     ) -> None:
         link.move(size, partial(self._pulled, request, parameter, then))
 

@@ -6,7 +6,7 @@ from pdinference.performance.links import Way
 from pdinference_advise.simulation.clock import Clock
 
 
-class Link:
+class SimulatedLink:
     """First come, first served, as NIXL's transfers over one connection were measured.
 
     With 8,000 tokens at 3 and 4.5 requests a second over TCP, which is more than it carries, half of the requests of 33

@@ -25,7 +25,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulatedOutcome:
     """What a load gave.
 
     Attributes:
@@ -41,11 +41,11 @@ class Outcome:
     gaps: Gaps
 
 
-def outcome_of(requests: Sequence[Request], gaps: Gaps) -> Outcome:
+def outcome_of(requests: Sequence[Request], gaps: Gaps) -> SimulatedOutcome:
     """Judge requests."""
     ended = [request for request in requests if request.done_at]
 
-    return Outcome(
+    return SimulatedOutcome(
         ttft=_times(one.first_at - one.arrival.at for one in ended),
         tpot=_times((one.done_at - one.first_at) / (one.arrival.answer - 1) for one in ended if one.arrival.answer > 1),
         whole=_times(one.done_at - one.arrival.at for one in ended),

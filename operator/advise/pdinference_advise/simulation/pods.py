@@ -10,7 +10,7 @@ from pdinference.router.pod import Observed, Pod
 from pdinference_advise.simulation.arrangement import EngineKind
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.engine import Engine
+from pdinference_advise.simulation.engine import SimulatedEngine
 from pdinference_advise.simulation.gaps import Gaps
 from pdinference_advise.simulation.prefix_cache import PrefixCache
 from pdinference_advise.simulation.request import Request
@@ -37,7 +37,7 @@ class SimulatedPod:
     """
 
     known: Pod
-    engine: Engine
+    engine: SimulatedEngine
     cache: PrefixCache | None
     reading: list[float]
     created_at: float = 0.0
@@ -92,5 +92,5 @@ def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gap
     name = f"{role}-{number}"
     known = Pod(Observed(name, name, role, name, ready=True, group=group), prompts=Busy(lambda: clock.now))
     cache = PrefixCache(kind.limits.kv_tokens) if kind.prefix_caching else None
-    engine, reading = Engine(clock, kind.steps, kind.limits, gaps), [0.0] * kind.limits.servers.number
+    engine, reading = SimulatedEngine(clock, kind.steps, kind.limits, gaps), [0.0] * kind.limits.servers.number
     return SimulatedPod(known, engine, cache, reading, created_at=clock.now)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pdinference_advise.simulation.arrangement import Arrangement
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
-from pdinference_advise.simulation.fleet import Fleet
-from pdinference_advise.simulation.outcome import Outcome, outcome_of
+from pdinference_advise.simulation.fleet import SimulatedFleet
+from pdinference_advise.simulation.outcome import SimulatedOutcome, outcome_of
 from pdinference_advise.simulation.pods import SimulatedPod
 from pdinference_advise.simulation.request import Request
 
@@ -43,7 +43,7 @@ class Run:
         requests: Those that came after the warm-up, in their order.
     """
 
-    outcome: Outcome
+    outcome: SimulatedOutcome
     use: Use
     requests: tuple[Request, ...]
 
@@ -61,7 +61,7 @@ def simulate(
         ending: Least seconds after it.
     """
     clock = Clock()
-    fleet = Fleet(clock, arrangement)
+    fleet = SimulatedFleet(clock, arrangement)
     fleet.load(arrivals)
     clock.at(warm_up, fleet.gaps.clear)
     clock.run(until)
@@ -71,7 +71,7 @@ def simulate(
     return Run(outcome_of(counted, fleet.gaps), use, counted)
 
 
-def _use(fleet: Fleet, arrangement: Arrangement, seconds: float) -> Use:
+def _use(fleet: SimulatedFleet, arrangement: Arrangement, seconds: float) -> Use:
     decode = [pod.engine for pod in fleet.decode]
     preemptions = sum(engine.preemptions for engine in decode)
     return Use(

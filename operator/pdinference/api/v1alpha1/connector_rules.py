@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pdinference.api.v1alpha1.base import Rule
-from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName, Limits
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorLimits, ConnectorName
 
 
-def _with(holds: Callable[[Limits], object]) -> list[ConnectorName]:
+def _with(holds: Callable[[ConnectorLimits], object]) -> list[ConnectorName]:
     return [name for name, limits in LIMITS.items() if holds(limits)]
 
 

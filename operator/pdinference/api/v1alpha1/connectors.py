@@ -13,7 +13,7 @@ ConnectorName = Literal["Nixl", "Mooncake", "LMCache", "SharedStorage"]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectorLimits:
     """Limits of a connector. The defaults describe a connector that moves blocks between GPUs.
 
     Attributes:
@@ -46,8 +46,8 @@ class Limits:
 
 _PORT = "the port is part of the NetworkPolicy"
 
-LIMITS: dict[ConnectorName, Limits] = {
-    "Nixl": Limits(
+LIMITS: dict[ConnectorName, ConnectorLimits] = {
+    "Nixl": ConnectorLimits(
         nvlink=True,
         accelerators="Any",
         several_nodes=True,
@@ -59,9 +59,11 @@ LIMITS: dict[ConnectorName, Limits] = {
             "VLLM_NIXL_SIDE_CHANNEL_PORT": _PORT,
         },
     ),
-    "Mooncake": Limits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
-    "LMCache": Limits(direct=False, rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"),
-    "SharedStorage": Limits(
+    "Mooncake": ConnectorLimits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
+    "LMCache": ConnectorLimits(
+        direct=False, rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"
+    ),
+    "SharedStorage": ConnectorLimits(
         direct=False,
         accelerators="Same",
         rank_shaped=True,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pdinference.cli.doctor.bandwidth.findings import measured_findings
-from pdinference.cli.doctor.bandwidth.measure import Measurement
+from pdinference.cli.doctor.bandwidth.measure import BandwidthMeasurement
 from pdinference.cli.doctor.devices import devices
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding
@@ -18,7 +18,9 @@ def diagnose(facts: ClusterFacts, subject: Subject | None) -> list[Finding]:
     return found if subject is None else [*found, *way_findings(facts, subject)]
 
 
-def report(subject: Subject | None, findings: Sequence[Finding], measurement: Measurement | None = None) -> Report:
+def report(
+    subject: Subject | None, findings: Sequence[Finding], measurement: BandwidthMeasurement | None = None
+) -> Report:
     """The report, with what a measurement says."""
     if subject is None:
         return Report(None, tuple(findings))

@@ -7,7 +7,7 @@ import click
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cli.chosen import chosen
 from pdinference.cli.doctor.bandwidth.jobs import Run
-from pdinference.cli.doctor.bandwidth.measure import Measurement, MeasurementError, measure, missing_right
+from pdinference.cli.doctor.bandwidth.measure import BandwidthMeasurement, MeasurementError, measure, missing_right
 from pdinference.cli.doctor.bandwidth.outcome import NoResultError
 from pdinference.cli.doctor.diagnosis import diagnose, report
 from pdinference.cli.doctor.facts import Subject
@@ -16,7 +16,7 @@ from pdinference.cli.doctor.reading import read_facts
 from pdinference.cli.doctor.report import Report
 from pdinference.cli.doctor.stopped import read_stopped
 from pdinference.cli.doctor.subject import subject_of
-from pdinference.cli.doctor.way import Way, shape_of, way_of
+from pdinference.cli.doctor.way import TransferWay, shape_of, way_of
 from pdinference.cli.documents import problems_reported
 from pdinference.cli.installed import installed, operators
 from pdinference.cli.listing import Listing
@@ -68,7 +68,7 @@ async def _subject(
 
 def _run(subject: Subject, seconds: int) -> Run:
     spec = subject.resource.spec
-    if way_of(spec) in {Way.NONE, Way.OTHER}:
+    if way_of(spec) in {TransferWay.NONE, TransferWay.OTHER}:
         raise click.ClickException(
             f"--bandwidth measures transfers by {measurable(CONNECTORS)}. This resource moves no KV cache with it."
         )
@@ -87,7 +87,7 @@ def _run(subject: Subject, seconds: int) -> Run:
     )
 
 
-async def _measured(api: ApiServer, run: Run) -> tuple[Measurement | None, list[Finding]]:
+async def _measured(api: ApiServer, run: Run) -> tuple[BandwidthMeasurement | None, list[Finding]]:
     """The measurement; without one, the finding that says why."""
     try:
         return await measure(api, run, lambda line: click.echo(line, err=True)), []

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Result(StrEnum):
+class FindingResult(StrEnum):
     """Result of a check."""
 
     OK = "ok"
@@ -25,7 +25,7 @@ class Finding:
     """
 
     subject: str
-    result: Result
+    result: FindingResult
     found: str
     remedy: str = ""
 
@@ -36,14 +36,14 @@ class Finding:
 
 def ok(subject: str, found: str, remedy: str = "") -> Finding:
     """A finding without a problem."""
-    return Finding(subject, Result.OK, found, remedy)
+    return Finding(subject, FindingResult.OK, found, remedy)
 
 
 def problem(subject: str, found: str, remedy: str) -> Finding:
     """A finding with a problem, and what to do about it."""
-    return Finding(subject, Result.PROBLEM, found, remedy)
+    return Finding(subject, FindingResult.PROBLEM, found, remedy)
 
 
 def unknown(subject: str, found: str, remedy: str = "") -> Finding:
     """What could not be checked."""
-    return Finding(subject, Result.UNKNOWN, found, remedy)
+    return Finding(subject, FindingResult.UNKNOWN, found, remedy)

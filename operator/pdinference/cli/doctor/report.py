@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from pdinference.cli.doctor.bandwidth.measure import Measurement
+from pdinference.cli.doctor.bandwidth.measure import BandwidthMeasurement
 from pdinference.cli.doctor.facts import Subject
-from pdinference.cli.doctor.finding import Finding, Result
-from pdinference.cli.doctor.way import EXPECTED, Load, way_of
+from pdinference.cli.doctor.finding import Finding, FindingResult
+from pdinference.cli.doctor.way import EXPECTED, CarriedLoad, way_of
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Report:
     subject: Subject | None
     findings: tuple[Finding, ...]
     speed: float | None = None
-    loads: tuple[Load, ...] = ()
-    measurement: Measurement | None = None
+    loads: tuple[CarriedLoad, ...] = ()
+    measurement: BandwidthMeasurement | None = None
 
     @property
     def healthy(self) -> bool:
         """Whether no check found a problem."""
-        return all(finding.result is not Result.PROBLEM for finding in self.findings)
+        return all(finding.result is not FindingResult.PROBLEM for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for programs."""
@@ -52,6 +52,6 @@ class Report:
         }
 
 
-def _measured(found: Measurement) -> dict[str, Any]:
+def _measured(found: BandwidthMeasurement) -> dict[str, Any]:
     nodes = {str(role): node for role, node in found.nodes.items()}
     return {**msgspec.to_builtins(found.measured), "nodes": nodes}

@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdinference.cli.doctor.bandwidth.measure import Measurement
-from pdinference.cli.doctor.finding import Result
+from pdinference.cli.doctor.bandwidth.measure import BandwidthMeasurement
+from pdinference.cli.doctor.finding import FindingResult
 from pdinference.cli.doctor.report import Report
 from pdinference.memory.link_speeds import GIGA
 
-_STYLES: Final = {Result.OK: "green", Result.PROBLEM: "bold red", Result.UNKNOWN: "yellow"}
+_STYLES: Final = {FindingResult.OK: "green", FindingResult.PROBLEM: "bold red", FindingResult.UNKNOWN: "yellow"}
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -26,9 +26,12 @@ def print_report(report: Report, console: Console) -> None:
     if report.loads:
         console.print()
         console.print(_loads(report))
-    counts = {result: sum(finding.result is result for finding in report.findings) for result in Result}
+    problems, unclear, fine = (
+        sum(finding.result is result for finding in report.findings)
+        for result in (FindingResult.PROBLEM, FindingResult.UNKNOWN, FindingResult.OK)
+    )
     console.print()
-    console.print(Text(f"{counts[Result.PROBLEM]} problems, {counts[Result.UNKNOWN]} unknown, {counts[Result.OK]} ok"))
+    console.print(Text(f"{problems} problems, {unclear} unknown, {fine} ok"))
 
 
 def _findings(report: Report) -> Table:
@@ -44,7 +47,7 @@ def _findings(report: Report) -> Table:
     return table
 
 
-def _cases(measurement: Measurement) -> Table:
+def _cases(measurement: BandwidthMeasurement) -> Table:
     table = Table(title="measured between two pods", title_justify="left")
     for column in ("direction", "at once", "first GB/s", "GB/s", "transfers"):
         table.add_column(column, justify="left" if column == "direction" else "right")

@@ -29,7 +29,7 @@ _COMMON: Final = KVShape(regions=64, block_bytes=2**18, blocks=63)
 _BLOCKS: Final = 1024
 
 
-class Way(StrEnum):
+class TransferWay(StrEnum):
     """How KV cache gets from P to D."""
 
     NONE = "none"
@@ -40,31 +40,35 @@ class Way(StrEnum):
     RDMA = "RDMA"
 
 
-EXPECTED: Final = {Way.TCP: (TCP_PULL, TCP_PUSH), Way.NVLINK: (NVLINK_PULL, NVLINK_PUSH), Way.CPU: (CPU, CPU)}
+EXPECTED: Final = {
+    TransferWay.TCP: (TCP_PULL, TCP_PUSH),
+    TransferWay.NVLINK: (NVLINK_PULL, NVLINK_PUSH),
+    TransferWay.CPU: (CPU, CPU),
+}
 """GB/s that were measured: D pulls, P pushes."""
 
 
-def way_of(spec: Spec) -> Way:
+def way_of(spec: Spec) -> TransferWay:
     """The way that a spec leads to."""
     if not spec.transfers_kv:
-        return Way.NONE
+        return TransferWay.NONE
     if not connector_of(spec).is_measured:
-        return Way.OTHER
+        return TransferWay.OTHER
     if spec.transfer.rdma is not None:
-        return Way.RDMA
+        return TransferWay.RDMA
     gpus = all(spec.of(role).accelerator.type == "GPU" for role in spec.engine_roles)
     if not gpus:
-        return Way.CPU
-    return Way.TCP if spec.host_local is None else Way.NVLINK
+        return TransferWay.CPU
+    return TransferWay.TCP if spec.host_local is None else TransferWay.NVLINK
 
 
-def expected(way: Way) -> float | None:
+def expected(way: TransferWay) -> float | None:
     """Expected GB/s when D pulls; None if it was not measured."""
     return EXPECTED[way][0] if way in EXPECTED else None
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class CarriedLoad:
     """What a way carries of prompts of one length.
 
     Attributes:
@@ -89,7 +93,7 @@ class Load:
         }
 
 
-def loads(plan: RolePlan | None, speed: float | None) -> list[Load]:
+def loads(plan: RolePlan | None, speed: float | None) -> list[CarriedLoad]:
     """The load that a speed carries; empty while the bytes of a token or the speed are unknown.
 
     Args:
@@ -102,7 +106,7 @@ def loads(plan: RolePlan | None, speed: float | None) -> list[Load]:
     token = round(size)
     longest = plan.settings.max_length or max(_PROMPTS)
     lengths = sorted({min(length, longest) for length in _PROMPTS})
-    return [Load(n, n * token, n * token / speed / GIGA, speed * GIGA / n / token) for n in lengths]
+    return [CarriedLoad(n, n * token, n * token / speed / GIGA, speed * GIGA / n / token) for n in lengths]
 
 
 def shape_of(plan: RolePlan | None, *, gpu: bool) -> KVShape:
@@ -123,34 +127,34 @@ def way_findings(facts: ClusterFacts, subject: Subject) -> Iterator[Finding]:
     """All checks of the way."""
     way = way_of(subject.resource.spec)
     yield _way(way, facts)
-    if way is not Way.NONE and subject.plan is None:
+    if way is not TransferWay.NONE and subject.plan is None:
         yield unknown(
             "KV cache of a prompt",
             "The model's shape is unknown.",
             "Put the members of config.json into spec.model.architecture.config, or wait for the model Job.",
         )
-    if subject.status is not None and way is not Way.NONE:
+    if subject.status is not None and way is not TransferWay.NONE:
         yield _observed(subject.status)
     yield from _egress(facts.policies, subject)
 
 
-def _way(way: Way, facts: ClusterFacts) -> Finding:
-    if way is Way.NONE:
+def _way(way: TransferWay, facts: ClusterFacts) -> Finding:
+    if way is TransferWay.NONE:
         return ok("way of the KV cache", "spec.mode is Aggregated: no KV cache moves.")
-    if way is Way.OTHER:
+    if way is TransferWay.OTHER:
         return ok("way of the KV cache", f"The connector is not {measurable(CONNECTORS)}. Its speed is not known here.")
-    if way is Way.CPU:
+    if way is TransferWay.CPU:
         return ok(
             "way of the KV cache",
             "TCP between CPUs: 0.7 to 0.9 GB/s on two busy cores (benchmarks/results/kv-transfer.md).",
         )
-    if way is Way.NVLINK:
+    if way is TransferWay.NVLINK:
         return ok(
             "way of the KV cache",
             f"NVLink within a pod (transfer.path HostLocal): {NVLINK_PULL:g} GB/s when D pulls, if NVLink joins the "
             "GPUs of a pod (docs/tuning.md). `nvidia-smi topo -m` on the node shows it.",
         )
-    if way is Way.RDMA:
+    if way is TransferWay.RDMA:
         return ok(
             "way of the KV cache",
             f"RDMA. It was not measured by this project; it should give more than the {SLOW_DIRECT:g} GB/s from which "

@@ -14,7 +14,7 @@ from pdinference.memory.moved import Moved, moved
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanAnswer:
     """The plans of a resource, with comparisons and suggestions."""
 
     resource: PDInference

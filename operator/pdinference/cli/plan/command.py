@@ -14,7 +14,7 @@ from pdinference.cli.output import output_option, print_json, say
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
-    from pdinference.cli.plan.answer import Answer
+    from pdinference.cli.plan.answer import PlanAnswer
     from pdinference.cluster.client import Json
 
 
@@ -81,7 +81,7 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
         say(f"Warning: {file}: {problem}", err=True)
 
 
-def _warn_of_model(answer: "Answer", file: str) -> None:
+def _warn_of_model(answer: "PlanAnswer", file: str) -> None:
     """Warn of models that vLLM rejects at start, and of what is not counted, which the plan does not show."""
     from pdinference.checks.model_shape import model_problems  # noqa: PLC0415
     from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
@@ -93,13 +93,13 @@ def _warn_of_model(answer: "Answer", file: str) -> None:
         say(f"Warning: {file}: {problem}", err=True)
 
 
-def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "Answer":
+def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "PlanAnswer":
     # Only this command imports the planner.
-    from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
+    from pdinference.cli.plan.answer import PlanAnswer  # noqa: PLC0415
     from pdinference.memory import UnusableSpecError, plan_role  # noqa: PLC0415
 
     inputs = model.inputs(resource, stored)
     try:
-        return Answer(resource, inputs, {role: plan_role(inputs, role) for role in resource.spec.engine_roles})
+        return PlanAnswer(resource, inputs, {role: plan_role(inputs, role) for role in resource.spec.engine_roles})
     except UnusableSpecError as error:
         raise click.ClickException(f"{resource.metadata.name}: {error}") from None

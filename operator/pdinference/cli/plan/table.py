@@ -10,7 +10,7 @@ from rich.text import Text
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.cli.narrow import fitted
-from pdinference.cli.plan.answer import Answer
+from pdinference.cli.plan.answer import PlanAnswer
 from pdinference.cli.plan.comparison import comparison_lines
 from pdinference.cli.plan.figures import GIB, count, gib
 from pdinference.cli.plan.gpus import gpu_table
@@ -29,7 +29,7 @@ def plan_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
 
 
-def print_plan(answer: Answer, console: Console) -> None:
+def print_plan(answer: PlanAnswer, console: Console) -> None:
     """Print the plan of a resource."""
     metadata = answer.resource.metadata
     console.print(f"[bold]{metadata.namespace}/{metadata.name}[/bold]", markup=True)
@@ -66,7 +66,7 @@ def _fitted(part: RenderableType, console: Console) -> RenderableType:
     return fitted(part, console) if isinstance(part, Table) else part
 
 
-def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType]:
+def _role(role: Role, plan: RolePlan, answer: PlanAnswer) -> Iterator[RenderableType]:
     gpus = answer.common_gpus[role]
     yield _table(role, plan, _products_of_p(answer.inputs.spec, role), without_unknown=bool(gpus))
     if len(plan.stages) > 1:

@@ -14,8 +14,8 @@ from pdinference.cli.requests.chat import router_options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pdinference.cli.requests.load import Load, Outcome
-    from pdinference.cli.requests.router import Router
+    from pdinference.cli.requests.load import Load, LoadOutcome
+    from pdinference.cli.requests.router import RouterForward
     from pdinference.cluster.client import ApiServer
 
 _FAILED: Final = 1
@@ -50,7 +50,7 @@ def bench_command(
     NAME may be left out if the namespace has one PDInference. The exit status is 1 if a request has no answer.
     """
 
-    async def work(api: "ApiServer", namespace: str) -> "Outcome":
+    async def work(api: "ApiServer", namespace: str) -> "LoadOutcome":
         from pdinference.cli.requests.load import Load, measure  # noqa: PLC0415 - the client takes a second to import
         from pdinference.cli.requests.router import connected  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def bench_command(
     sys.exit(_FAILED if outcome.errors else 0)
 
 
-def _announced(load: "Load", router: "Router") -> str:
+def _announced(load: "Load", router: "RouterForward") -> str:
     """Which load this puts, and on what."""
     pace = f", {load.rate:g} a second" if load.rate is not None else ""
     prompts, answers = load.requests * load.prompt_tokens, load.requests * load.answer_tokens
@@ -76,7 +76,7 @@ def _announced(load: "Load", router: "Router") -> str:
     )
 
 
-def _print(outcome: "Outcome", output: str) -> None:
+def _print(outcome: "LoadOutcome", output: str) -> None:
     if output == "json":
         print_json(outcome.as_json())
         return
@@ -97,7 +97,7 @@ def _print(outcome: "Outcome", output: str) -> None:
         say(f"{number} without answer: {message}", err=True, fg="red")
 
 
-def _table(outcome: "Outcome") -> "Table":
+def _table(outcome: "LoadOutcome") -> "Table":
     from rich.table import Table  # noqa: PLC0415
 
     latencies = outcome.latencies()

@@ -14,9 +14,9 @@ from pdinference.cli.output import output_option, say, terminal_width
 from pdinference.cli.requests.wrapping import WordWrap
 
 if TYPE_CHECKING:
-    from pdinference.cli.requests.router import Router
+    from pdinference.cli.requests.router import RouterForward
     from pdinference.cli.requests.stages import Stages
-    from pdinference.cli.requests.stream import Answer
+    from pdinference.cli.requests.stream import StreamedAnswer
     from pdinference.cluster.client import ApiServer
 
 Json = dict[str, Any]
@@ -97,7 +97,7 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _turn(router: "Router", messages: list[Json], max_tokens: int, output: str) -> "Answer":
+async def _turn(router: "RouterForward", messages: list[Json], max_tokens: int, output: str) -> "StreamedAnswer":
     shown = output == "text"
     body = {"messages": messages, "max_tokens": max_tokens}
     text = WordWrap(terminal_width() if sys.stdout.isatty() else None)
@@ -120,7 +120,7 @@ def _write(text: str) -> None:
         click.echo(text, nl=False)
 
 
-def timings(answer: "Answer", stages: "Stages | str") -> list[str]:
+def timings(answer: "StreamedAnswer", stages: "Stages | str") -> list[str]:
     """The times of an answer: as the client saw it, and by stage."""
     from pdinference.cli.requests.stages import STAGES  # noqa: PLC0415 - the client takes a second to import
 
@@ -143,7 +143,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
-def _as_json(router: "Router", answer: "Answer", stages: "Stages | str") -> Json:
+def _as_json(router: "RouterForward", answer: "StreamedAnswer", stages: "Stages | str") -> Json:
     import msgspec  # noqa: PLC0415
 
     known = not isinstance(stages, str)

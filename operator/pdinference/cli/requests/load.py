@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pdinference.cli.requests.router import Router
-from pdinference.cli.requests.stream import Answer, Json, RequestError
+from pdinference.cli.requests.router import RouterForward
+from pdinference.cli.requests.stream import Json, RequestError, StreamedAnswer
 
 _PATH: Final = "/v1/completions"
 _WORDS: Final = (
@@ -61,7 +61,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     """What came back.
 
     Attributes:
@@ -70,7 +70,7 @@ class Outcome:
     """
 
     seconds: float
-    answers: Sequence[Answer]
+    answers: Sequence[StreamedAnswer]
     errors: dict[str, int]
 
     def latencies(self) -> dict[str, dict[str, float]]:
@@ -113,7 +113,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
     return {f"p{share}": ordered[-(-share * len(ordered) // 100) - 1] for share in _PERCENTILES}
 
 
-async def measure(router: Router, load: Load, progress: Callable[[int], None]) -> Outcome:
+async def measure(router: RouterForward, load: Load, progress: Callable[[int], None]) -> LoadOutcome:
     """Send the load.
 
     Args:
@@ -121,7 +121,7 @@ async def measure(router: Router, load: Load, progress: Callable[[int], None]) -
         load: What to send.
         progress: Called with the number of requests that have ended.
     """
-    answers: list[Answer] = []
+    answers: list[StreamedAnswer] = []
     errors: dict[str, int] = {}
     free = asyncio.Semaphore(load.concurrency)
     began = time.perf_counter()
@@ -144,4 +144,4 @@ async def measure(router: Router, load: Load, progress: Callable[[int], None]) -
                 free.release()
                 break
             group.create_task(one())
-    return Outcome(time.perf_counter() - began, answers, errors)
+    return LoadOutcome(time.perf_counter() - began, answers, errors)

@@ -15,7 +15,7 @@ from pdinference.api.names import Role
 from pdinference.cli.chosen import chosen
 from pdinference.cli.requests.forward import Forward
 from pdinference.cli.requests.stages import Stages, stages_of
-from pdinference.cli.requests.stream import Answer, Json, RequestError, ask, models
+from pdinference.cli.requests.stream import Json, RequestError, StreamedAnswer, ask, models
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import POD
 from pdinference.cluster.state.pods import pod_record
@@ -27,7 +27,7 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=6
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
+class RouterForward:
     """A router pod to which requests can be sent.
 
     Attributes:
@@ -45,7 +45,7 @@ class Router:
     model: str
     headers: dict[str, str]
 
-    async def ask(self, path: str, body: Json, show: Callable[[str], None] = lambda _: None) -> Answer:
+    async def ask(self, path: str, body: Json, show: Callable[[str], None] = lambda _: None) -> StreamedAnswer:
         """Send one request.
 
         Raises:
@@ -57,7 +57,7 @@ class Router:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise RequestError(self.forward.error or f"The connection to {self.pod} broke off: {error}") from error
 
-    async def stages(self, answer: Answer) -> Stages | str:
+    async def stages(self, answer: StreamedAnswer) -> Stages | str:
         """The stages of an answer, or why they are not known."""
         return await stages_of(self.api, self.namespace, self.pod, answer.request_id, seconds=answer.total)
 
@@ -71,7 +71,7 @@ async def connected(
     api_key: str | None,
     model: str | None,
     connections: int = 1,
-) -> AsyncIterator[Router]:
+) -> AsyncIterator[RouterForward]:
     """Connections to a ready router pod, through each of which a first request went.
 
     Args:
@@ -99,7 +99,7 @@ async def connected(
         # All connections are open before the first request is measured.
         served, *_ = await asyncio.gather(*(_served(session, url, headers, forward, pod) for _ in range(connections)))
         asked = _model(model, served)
-        yield Router(api, forward, session, url, namespace, known, pod, asked, headers)
+        yield RouterForward(api, forward, session, url, namespace, known, pod, asked, headers)
 
 
 async def _router_pod(api: ApiServer, namespace: str, name: str) -> str:

@@ -65,7 +65,7 @@ class _Event(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamedAnswer:
     """A streamed answer. Times are in seconds from the request.
 
     Attributes:
@@ -114,7 +114,7 @@ async def ask(
     headers: dict[str, str],
     *,
     show: Callable[[str], None] = lambda _: None,
-) -> Answer:
+) -> StreamedAnswer:
     """Send a request for a streamed answer, and read it to its end.
 
     Args:
@@ -141,7 +141,7 @@ async def ask(
                 if text := event.choices[0].part:
                     parts.append(text)
                     show(text)
-    return Answer(
+    return StreamedAnswer(
         request_id=headers[_REQUEST_ID],
         text="".join(parts),
         prefill=response.headers.get(_PREFILLED_BY, ""),

@@ -44,7 +44,7 @@ _WORDS: Final = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "router"}
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PodLine:
     """A pod.
 
     Attributes:
@@ -85,7 +85,7 @@ class RoleView:
     recommended: int | None = None
     limited: str = ""
     load: str = ""
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PodLine, ...] = ()
     live: int | None = None
 
 
@@ -260,7 +260,7 @@ def _roles(
         yield _role(role, spec, status, of_role.get(str(role)), shown)
 
 
-def _role(role: Role, spec: Json, status: Status, scaler: Json | None, pods: tuple[Pod, ...]) -> RoleView:
+def _role(role: Role, spec: Json, status: Status, scaler: Json | None, pods: tuple[PodLine, ...]) -> RoleView:
     count: RoleStatus = getattr(status.roles, role)
     return RoleView(
         role=role,
@@ -297,7 +297,7 @@ def _limit(scaler: Json) -> str:
     return f"{found['reason']}: {plain(found['message'], 500)}" if found else ""
 
 
-def _pods(namespace: str, role: Role, target: str, bodies: Sequence[Json]) -> Iterator[Pod]:
+def _pods(namespace: str, role: Role, target: str, bodies: Sequence[Json]) -> Iterator[PodLine]:
     """The pods of a role, those of the target revision first."""
     found = []
     for body in bodies:
@@ -307,10 +307,10 @@ def _pods(namespace: str, role: Role, target: str, bodies: Sequence[Json]) -> It
     yield from sorted(found, key=lambda pod: (not pod.target, pod.revision, pod.name))
 
 
-def _pod(namespace: str, summary: PodSummary, body: Json, target: str) -> Pod:
+def _pod(namespace: str, summary: PodSummary, body: Json, target: str) -> PodLine:
     unwell = not summary.ready and not summary.terminating
     resource = plain(str(body["metadata"]["labels"][names.LABEL_NAME]), _LONGEST_NAME)
-    return Pod(
+    return PodLine(
         name=plain(summary.name, _LONGEST_NAME),
         revision=summary.revision,
         target=summary.revision == target,

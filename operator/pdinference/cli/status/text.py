@@ -12,7 +12,7 @@ from rich.tree import Tree
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import ROLLOUT_COMPLETE
 from pdinference.cli.narrow import fitted
-from pdinference.cli.status.overview import Concern, Overview, Pod, RoleView
+from pdinference.cli.status.overview import Concern, Overview, PodLine, RoleView
 
 _TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "router"}
 _STYLES: Final = {"True": "green", "False": "bold red", "Unknown": "yellow"}
@@ -106,7 +106,7 @@ def _facts(role: RoleView) -> Iterator[str]:
         yield role.limited
 
 
-def _pod(pod: Pod) -> Text:
+def _pod(pod: PodLine) -> Text:
     text = Text(pod.name)
     state, style = ("ends", "dim") if pod.ending else ("ready", "green") if pod.ready else (pod.phase, "yellow")
     text.append(f"  {state}", style=style)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pdinference.api.quantities import quantity
-from pdinference.planning.observed import AutoscalerState, Load, Verdict
+from pdinference.planning.observed import AutoscalerState, MetricLoad, Verdict
 
 Json = Mapping[str, Any]
 
@@ -45,9 +45,9 @@ def scaled_object_state(body: Json) -> AutoscalerState:
     )
 
 
-def _trigger_load(trigger: Json) -> Load:
+def _trigger_load(trigger: Json) -> MetricLoad:
     threshold = quantity((trigger.get("metadata") or {}).get("threshold", ""))
-    return Load(
+    return MetricLoad(
         str(trigger.get("name", trigger["type"])),
         None,
         1000 * float(threshold or 0),
@@ -55,12 +55,12 @@ def _trigger_load(trigger: Json) -> Load:
     )
 
 
-def _load(wanted: Json, current: Json) -> Load:
+def _load(wanted: Json, current: Json) -> MetricLoad:
     target = _source(wanted).get("target") or {}
     now = _source(current).get("current") or {}
     aim, value = _amount(target), _amount(now)
     tenths = round(10 * value / aim) if aim and value is not None else None
-    return Load(_name(wanted), tenths, 1000 * (aim or 0.0), averaged=target.get("type") != "Value")
+    return MetricLoad(_name(wanted), tenths, 1000 * (aim or 0.0), averaged=target.get("type") != "Value")
 
 
 def _name(metric: Json) -> str:

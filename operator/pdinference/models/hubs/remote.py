@@ -9,7 +9,7 @@ from httpx2 import ReadTimeout
 from huggingface_hub.utils._headers import build_hf_headers
 from huggingface_hub.utils._http import get_session, hf_raise_for_status
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, measure
 from pdinference.memory import Headers, StoredFiles, TensorHeader
 from pdinference.models.errors import ModelError
 from pdinference.models.files.json_files import HEADER, INDEX, MOST_FILES
@@ -20,7 +20,7 @@ from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
 from pdinference.models.hubs.hub import Listing, RemoteFile, too_many_files
 from pdinference.models.hubs.listed_files import files_in_listing
 
-INFO = Limits(size=24 << 20, values=2_000_000, members=1_000_000)
+INFO = JsonLimits(size=24 << 20, values=2_000_000, members=1_000_000)
 """Limits of a list of files. A list of 100,000 files has 20 MB."""
 _MOST_HEADER = HEADER.size
 _FIRST = 100_000

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pdinference.api.bounded_json import Limits
+from pdinference.api.bounded_json import JsonLimits
 from pdinference.models.errors import storage
 from pdinference.models.hubs.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
 
 
 @contextmanager
-def downloaded(hub: Hub, file: RemoteFile, commit: str, limits: Limits) -> Iterator[Path]:
+def downloaded(hub: Hub, file: RemoteFile, commit: str, limits: JsonLimits) -> Iterator[Path]:
     """Download a file to a temporary folder.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.fleet import ScaledFleet
 from pdinference.planning.scaling.growth import RevisionCounts, fitted, grown
 from pdinference.planning.scaling.limited import Limit, RoleOutcome, asleep_limit, limit_of
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -39,7 +39,7 @@ class Allocation:
 
 
 def allocate(
-    spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str, asleep: bool = False
+    spec: ScaleSpec, fleet: ScaledFleet, recommended: Recommended, *, target: str, serving: str, asleep: bool = False
 ) -> Allocation:
     """Decide all replica counts.
 
@@ -58,7 +58,9 @@ def allocate(
 class _Decision:
     """One call of `allocate`: its arguments and values derived from them."""
 
-    def __init__(self, spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str) -> None:
+    def __init__(
+        self, spec: ScaleSpec, fleet: ScaledFleet, recommended: Recommended, *, target: str, serving: str
+    ) -> None:
         self._spec, self._fleet, self._target, self._serving = spec, fleet, target, serving
         self._scaled = _scaled_revision(spec, fleet, target, serving)
         self._recommended = recommended
@@ -216,7 +218,7 @@ class _Decision:
         )
 
 
-def _scaled_revision(spec: ScaleSpec, fleet: Fleet, target: str, serving: str) -> str:
+def _scaled_revision(spec: ScaleSpec, fleet: ScaledFleet, target: str, serving: str) -> str:
     """The revision whose counts follow the recommendation; empty while none serves.
 
     An earlier revision with a role without pods was asleep or stopped when the spec changed. It serves no requests and

@@ -8,7 +8,7 @@ from typing import Final
 from pdinference.api.names import Role
 from pdinference.memory.observed import KvCache
 from pdinference.planning.condition_changes import ROLE_WORDS, ConditionResult
-from pdinference.planning.observed import AutoscalerState, Load
+from pdinference.planning.observed import AutoscalerState, MetricLoad
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
 from pdinference.planning.scaling.signals import METRICS
 from pdinference.planning.scaling.targets import label, signal_of, written
@@ -86,14 +86,14 @@ def loads_text(hpa: AutoscalerState) -> str:
     return ", ".join(map(_load, hpa.loads))
 
 
-def _load(load: Load) -> str:
+def _load(load: MetricLoad) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
     if (signal := signal_of(load.metric)) is not None:
         return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
     return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
-def _label(load: Load) -> str:
+def _label(load: MetricLoad) -> str:
     signal = signal_of(load.metric)
     return load.metric if signal is None else label(signal)
 
@@ -138,7 +138,7 @@ def _cause(message: str) -> str:
     return message.rpartition("from external metrics API: ")[2].rstrip(".") + "."
 
 
-def _unknown(loads: Sequence[Load]) -> str:
+def _unknown(loads: Sequence[MetricLoad]) -> str:
     """Lists the metrics that the HPA cannot read. With some of its metrics unknown, an HPA scales up but not down.
 
     When no metric has a value, the HPA did not read them: the replica count was outside its range.

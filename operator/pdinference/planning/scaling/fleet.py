@@ -10,7 +10,7 @@ _Place = tuple[Role | None, int, str]
 """Role, node rank and revision: those of one workload."""
 
 
-class Fleet:
+class ScaledFleet:
     """The workloads and pods of P and D, in all revisions.
 
     Args:

@@ -30,7 +30,7 @@ from pdinference.planning.status.transfer_messages import (
 from pdinference.planning.status.transfer_numbers import has_moved, transfer_numbers
 from pdinference.planning.transfer_measurements import (
     FAULTS,
-    Canary,
+    CanaryFacts,
     Path,
     Rates,
     TransferFacts,
@@ -146,14 +146,14 @@ def _has_recovered(known: TransferStatus, state: str) -> bool:
     return _of_canary(known) != NO_REQUESTS and state == Verification.VERIFIED
 
 
-def _judge(canary: Canary, found: Rates | None, path: Path, before: str) -> str:
+def _judge(canary: CanaryFacts, found: Rates | None, path: Path, before: str) -> str:
     """The reason of the condition, from the last canary and the requests of the window."""
     of_canary = _OF_CANARY.get(canary.state, NO_REQUESTS)
     of_requests = _at_rest(canary, before) if found is None else _of_requests(canary, found, path, before)
     return max(of_canary, of_requests, key=_SEVERITY.index)
 
 
-def _at_rest(canary: Canary, before: str) -> str:
+def _at_rest(canary: CanaryFacts, before: str) -> str:
     """The reason while no request comes: what was found last, until a canary finds something else."""
     if canary.state is Verification.VERIFIED:
         # A canary is too small to measure a speed.
@@ -166,7 +166,7 @@ def _at_rest(canary: Canary, before: str) -> str:
     return before
 
 
-def _of_requests(canary: Canary, found: Rates, path: Path, before: str) -> str:
+def _of_requests(canary: CanaryFacts, found: Rates, path: Path, before: str) -> str:
     """The reason while requests come."""
     if (found.failed or 0.0) + (found.expired or 0.0) >= _FAILED.of(FAILING, before):
         return FAILING
@@ -185,7 +185,7 @@ def _is_slow(found: Rates, path: Path, before: str) -> bool:
     return before == SLOW or (path.gpus and found.fastest is not None and found.fastest < least)
 
 
-def _without_fault(canary: Canary, before: str) -> str:
+def _without_fault(canary: CanaryFacts, before: str) -> str:
     if canary.state is Verification.VERIFIED:
         return VERIFIED
     if canary.state is Verification.PENDING and before in {VERIFIED, WRONG_ANSWERS}:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from pdinference_advise.advice.advice import Advice
-from pdinference_advise.advice.search import Result
+from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Task, Trial
 from pdinference_advise.commands.advise.processes import Simulations
 
@@ -68,13 +68,13 @@ def draw(advice: Advice, simulate: Simulations, file: Path) -> None:
         raise click.ClickException(f"--plot: {file} cannot be written: {error.strerror}.") from None
 
 
-def _task(advice: Advice, one: Result, scale: float) -> Task:
+def _task(advice: Advice, one: SearchResult, scale: float) -> Task:
     built = one.candidate.built
     seconds = max(_REQUESTS / advice.question.peak.rate, 30.0 * scale)
     return Task(built.arrangement, seconds, scale, built.errors)
 
 
-def _line(axes: "object", rates: list[float], trials: Sequence[Trial], name: str, one: Result) -> None:
+def _line(axes: "object", rates: list[float], trials: Sequence[Trial], name: str, one: SearchResult) -> None:
     tail, middle = ([1000 * getattr(trial, name)[index] for trial in trials] for index in (1, 0))
     (line,) = axes.plot(rates, tail, marker="o", markersize=3, label=one.candidate.layout.title)  # type: ignore[attr-defined]
     axes.plot(rates, middle, linestyle="--", linewidth=0.8, color=line.get_color())  # type: ignore[attr-defined]

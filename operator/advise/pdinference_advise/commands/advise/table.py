@@ -13,7 +13,7 @@ from pdinference.performance.calibration import Source
 from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.as_json import million
 from pdinference_advise.advice.resource import FIXED
-from pdinference_advise.advice.search import Result
+from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps
 from pdinference_advise.advice.verdict import LONG_S, Limit, limit_of
 
@@ -64,7 +64,7 @@ def _table(advice: Advice) -> Table:
     return table
 
 
-def _row(one: Result, *, given: bool) -> tuple[str, ...]:
+def _row(one: SearchResult, *, given: bool) -> tuple[str, ...]:
     trial, cost = one.trial, million(one)
     open_end = one.broken is None and trial.kept
     limit = limit_of(one)
@@ -102,7 +102,7 @@ def _sources(advice: Advice) -> Iterator[str]:
         yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
     yield _engines(advice)
     percentile, tail = advice.question.objectives.percentile, advice.question.objectives.tail
-    sources: dict[Source, list[Result]] = {}
+    sources: dict[Source, list[SearchResult]] = {}
     for one in advice.results:
         sources.setdefault(one.candidate.built.source, []).append(one)
     for source, results in sources.items():

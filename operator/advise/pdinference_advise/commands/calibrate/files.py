@@ -5,13 +5,13 @@ from typing import IO, Any
 import click
 from pydantic import ValidationError
 
-from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads
 from pdinference.cli.yaml_files import text_of, yaml_documents
 from pdinference_advise.fitting.calibration_file import CalibrationFile, InvalidCalibrationError, load
 from pdinference_advise.fitting.measurement import Measurement
 
 _LONGEST = 4 * 2**20
-_LIMITS = Limits(size=_LONGEST)
+_LIMITS = JsonLimits(size=_LONGEST)
 
 
 def read_measurement(source: IO[str]) -> Measurement:

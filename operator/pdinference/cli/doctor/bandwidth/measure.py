@@ -27,7 +27,7 @@ class MeasurementError(Exception):
 
 
 @dataclass(frozen=True)
-class Measurement:
+class BandwidthMeasurement:
     """A result.
 
     Attributes:
@@ -38,7 +38,7 @@ class Measurement:
     nodes: dict[str, str]
 
 
-async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> Measurement:
+async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> BandwidthMeasurement:
     """Start the pods, wait for the result, and remove them, whatever happens.
 
     Args:
@@ -68,7 +68,7 @@ async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> 
             pods[role] = await _until(api, run, role, _has_ended if measures else _has_address, deadline)
             peer = str(pods[role]["status"].get("podIP") or "")
         nodes = {run.words[role]: _node(pod) for role, pod in pods.items()}
-        return Measurement(parse(_message(pods[Role.DECODE])), nodes)
+        return BandwidthMeasurement(parse(_message(pods[Role.DECODE])), nodes)
 
 
 @asynccontextmanager
