@@ -19,7 +19,7 @@ from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from tests.waiting import LONG_S, until
 
 PROGRAM = Program("tests.isolation.tasks:tasks", "the settings")
-HURRIED = LaneLimits(cpu_seconds=1, seconds=60, patience=120)
+HURRIED = LaneLimits(cpu_seconds=1, seconds=600, patience=120)
 LIMITS = LaneLimits(cpu_seconds=60, seconds=1, patience=120)
 AMPLE = LaneLimits(cpu_seconds=60, seconds=60, patience=120)
 
