@@ -98,7 +98,7 @@ class Stream:
         """
         with self._exchange.marked(), self._exchange.failures():
             while chunk := await self._response.content.readany():
-                self.pod.heard(asyncio.get_running_loop().time())
+                self._exchange.heard()
                 yield chunk
 
     def died(self) -> PodFailure:
@@ -155,6 +155,10 @@ class Exchange:
             holding.give_back()
         if self._response is not None:
             self._response.release()
+
+    def heard(self) -> None:
+        """Note that the pod sent something."""
+        self.pod.heard_at = asyncio.get_running_loop().time()
 
     def mark(self, failure: PodFailure) -> None:
         """Say in a failure what the pod was doing besides."""
@@ -234,7 +238,7 @@ class Exchange:
             raise PodFailure("unframed_answer")
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
-            self.pod.heard(asyncio.get_running_loop().time())
+            self.heard()
             self.waits_for_kv_cache = False
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first:
@@ -255,7 +259,7 @@ class Exchange:
         found = bytearray()
         await self._hold(response.content_length or 0, longest)  # answers must not wait half held
         async for chunk in response.content.iter_any():
-            self.pod.heard(asyncio.get_running_loop().time())
+            self.heard()
             await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)

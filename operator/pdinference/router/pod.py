@@ -125,7 +125,7 @@ class Pod:
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
         if not self.under_way:
-            self.heard(request.began_at)
+            self.heard_at = request.began_at
         self.under_way.add(request)
         self.turn = next(_TURNS)
         self.tokens += tokens
@@ -134,10 +134,6 @@ class Pod:
         finally:
             self.tokens -= tokens
             self.under_way.discard(request)
-
-    def heard(self, at: float) -> None:
-        """Note that it sent something, at a time on the clock of the event loop."""
-        self.heard_at = at
 
     def failed_one(self, request: UnderWay) -> int:
         """Note that it failed one of its requests; the others may follow. How many others it had then.

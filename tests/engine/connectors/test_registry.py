@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast, get_args
@@ -116,8 +117,8 @@ def test_a_further_connector_is_known_by_its_line_in_the_registry(made_up: PDInf
     """Its class and its row of limits decide; nothing else has to know it."""
     assert "MadeUpConnector" in " ".join(engine_command(made_up, Role.DECODE).arguments)
     assert "--handover=made-up" in router_command(made_up, "abc").arguments
-    assert handovers(CONNECTORS.values())["made-up"].counters == MadeUpHandover.counters
-    assert measurable(CONNECTORS) == "Nixl and MadeUp"
+    assert handovers()["made-up"].counters == MadeUpHandover.counters
+    assert measurable() == "Nixl and MadeUp"
     assert way_of(made_up.spec) is not TransferWay.OTHER
     assert all(rule.holds(made_up.spec) for rule in CONNECTOR_RULES)
     assert all(rule.holds(made_up.spec.transfer) for rule in Transfer.rules)
@@ -127,14 +128,17 @@ def _is_a_name(text: str) -> bool:
     return any(text == name or f"'{name}'" in text for name in CONNECTORS) or text.startswith("vllm:nixl_")
 
 
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def _imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return {node.module for node in _nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
 
 
 def _texts(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    values = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    values = (node.value for node in _nodes(path) if isinstance(node, ast.Constant))
     for value in values:
         if isinstance(value, str | bytes):
             yield value if isinstance(value, str) else value.decode("latin-1")

@@ -22,7 +22,7 @@ from pdinference.cli.installed import installed, operators
 from pdinference.cli.listing import Listing
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.engine.connectors.registry import CONNECTORS, connector_of, measurable
+from pdinference.engine.connectors.registry import connector_of, measurable
 from pdinference.engine.host_local import devices_of_first
 from pdinference.manifests import RenderSettings
 
@@ -70,7 +70,7 @@ def _run(subject: Subject, seconds: int) -> Run:
     spec = subject.resource.spec
     if way_of(spec) in {TransferWay.NONE, TransferWay.OTHER}:
         raise click.ClickException(
-            f"--bandwidth measures transfers by {measurable(CONNECTORS)}. This resource moves no KV cache with it."
+            f"--bandwidth measures transfers by {measurable()}. This resource moves no KV cache with it."
         )
     gpu = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
     return Run(

@@ -12,7 +12,7 @@ from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import selects
 from pdinference.cli.listing import Listing
-from pdinference.engine.connectors.registry import CONNECTORS, connector_of, measurable
+from pdinference.engine.connectors.registry import connector_of, measurable
 from pdinference.engine.transfer_measurement import KVShape
 from pdinference.memory import RolePlan
 from pdinference.memory.link_speeds import CPU, GIGA, NVLINK_PULL, NVLINK_PUSH, SLOW_DIRECT, TCP_PULL, TCP_PUSH
@@ -142,7 +142,7 @@ def _way(way: TransferWay, facts: ClusterFacts) -> Finding:
     if way is TransferWay.NONE:
         return ok("way of the KV cache", "spec.mode is Aggregated: no KV cache moves.")
     if way is TransferWay.OTHER:
-        return ok("way of the KV cache", f"The connector is not {measurable(CONNECTORS)}. Its speed is not known here.")
+        return ok("way of the KV cache", f"The connector is not {measurable()}. Its speed is not known here.")
     if way is TransferWay.CPU:
         return ok(
             "way of the KV cache",

@@ -1,6 +1,6 @@
 """The connectors by their names in `spec.transfer.connector`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pdinference.api.v1alpha1.connectors import ConnectorName
 from pdinference.api.v1alpha1.resource import Spec
@@ -23,17 +23,18 @@ CONNECTORS: dict[ConnectorName, Connector] = {
 _NO_TRANSFER = NoTransfer()
 
 
-def handovers(connectors: Iterable[Connector]) -> dict[str, Handover]:
-    """The hand-overs of connectors, by the value of the router's option `--handover`."""
-    return {connector.handover.name: connector.handover for connector in connectors if connector.handover is not None}
+def handovers() -> dict[str, Handover]:
+    """The hand-overs of the connectors, by the value of the router's option `--handover`."""
+    found = (connector.handover for connector in CONNECTORS.values())
+    return {handover.name: handover for handover in found if handover is not None}
 
 
-def measurable(connectors: Mapping[ConnectorName, Connector]) -> str:
+def measurable() -> str:
     """The connectors whose transfers `pdinference doctor --bandwidth` measures, for a sentence."""
-    return " and ".join(name for name, connector in connectors.items() if connector.is_measured)
+    return " and ".join(name for name, connector in CONNECTORS.items() if connector.is_measured)
 
 
-HANDOVERS: Mapping[str, Handover] = handovers(CONNECTORS.values())
+HANDOVERS: Mapping[str, Handover] = handovers()
 
 
 def connector_of(spec: Spec) -> Connector:
