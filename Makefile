@@ -55,14 +55,17 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
+# What needs no cluster comes first, while binaries and images are built.
+BESIDE := --beside=test-vllm
+STAGES := lint,test-unit,test-charts,images test-integration
+
 .PHONY: test
-test: test-without-e2e ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts test-e2e
+test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
+	@$(RUN) python -m tests.parts $(BESIDE) $(STAGES) test-e2e
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts --at-once=3 lint test-unit test-vllm test-charts images
-	@$(RUN) python -m tests.parts test-integration
+	@$(RUN) python -m tests.parts $(BESIDE) $(STAGES)
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3

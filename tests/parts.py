@@ -1,4 +1,7 @@
-"""Runs targets of the Makefile: `python -m tests.parts --at-once=3 lint test-unit images`.
+"""Runs targets of the Makefile: `python -m tests.parts --beside=test-vllm lint,test-unit,images test-integration`.
+
+Each argument is a stage. The targets of a stage run at once, and a stage begins when the one before it has passed. What
+runs beside them all gets the CPU time that they leave.
 
 Their lines appear as they come, with the target before each. The end names each part that failed, and the command that
 repeats it.
@@ -13,6 +16,8 @@ import click
 
 from tests.labelled import Labelled, interrupt_on_signals
 
+_AT_ONCE = 3
+"""Parts of a stage, for two cores: some wait for a disk or the network."""
 _EVERY_S = 60.0
 """The parts that run are named this often: some print nothing for minutes."""
 
@@ -30,8 +35,11 @@ def summary(parts: Mapping[str, tuple[int | None, float]]) -> str:
     return "\n".join(lines)
 
 
-async def run(parts: Sequence[Labelled], at_once: int) -> dict[str, tuple[int | None, float]]:
-    """Run them in this order, so many at once; after a failure begin no other one."""
+async def run(
+    stages: Sequence[Sequence[Labelled]], beside: Sequence[Labelled] = (), at_once: int = _AT_ONCE
+) -> dict[str, tuple[int | None, float]]:
+    """Run the stages one after another, and some parts beside them all. After a failure no other part begins."""
+    parts = [*beside, *(part for stage in stages for part in stage)]
     found: dict[str, tuple[int | None, float]] = {part.label: (None, 0.0) for part in parts}
     room = asyncio.Semaphore(at_once)
     stopped = False
@@ -41,18 +49,25 @@ async def run(parts: Sequence[Labelled], at_once: int) -> dict[str, tuple[int | 
         stopped = True
 
     async def one(part: Labelled) -> None:
+        if stopped:
+            return
+        code = await part.run()
+        found[part.label] = code, part.seconds
+        if code != 0:
+            stop()
+
+    async def in_turn(part: Labelled) -> None:
         async with room:
-            if stopped:
-                return
-            code = await part.run()
-            found[part.label] = code, part.seconds
-            if code != 0:
-                stop()
+            await one(part)
+
+    async def one_after_another() -> None:
+        for stage in stages:
+            await asyncio.gather(*(in_turn(part) for part in stage))
 
     interrupt_on_signals(parts, stop)
     progress = asyncio.create_task(_progress(parts))
     try:
-        await asyncio.gather(*(one(part) for part in parts))
+        await asyncio.gather(one_after_another(), *(one(part) for part in beside))
     finally:
         progress.cancel()
     return found
@@ -67,15 +82,18 @@ async def _progress(parts: Sequence[Labelled]) -> None:
 
 
 @click.command()
-@click.option("--at-once", type=click.IntRange(1), default=1, show_default=True)
-@click.argument("targets", nargs=-1, required=True)
-def main(at_once: int, targets: Sequence[str]) -> None:
+@click.option("--beside", multiple=True, metavar="TARGET", help="Runs beside all stages, on the CPU time they leave.")
+@click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...")
+def main(beside: Sequence[str], stages: Sequence[str]) -> None:
     """Run targets of the Makefile. Those that run at once find the environment ready, and must not change it."""
-    ready = ("PREPARED=1",) if at_once > 1 else ()
     # Without the variables of the make that has started this: they name a job server of its own.
-    make = ("env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory")
-    parts = [Labelled(target, (*make, target, *ready), group=True) for target in targets]
-    found = asyncio.run(run(parts, at_once))
+    make = ("env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory", "PREPARED=1")
+    found = asyncio.run(
+        run(
+            [[Labelled(target, (*make, target), group=True) for target in stage.split(",")] for stage in stages],
+            [Labelled(target, (*make, target), group=True, idle=True) for target in beside],
+        )
+    )
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)
 

@@ -26,7 +26,7 @@ async def test_lines_appear_as_they_come_with_the_part_before_each(
     gate = tmp_path / "gate"
     first = f"import os, time; print('begun')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)"
     second = f"open({str(gate)!r}, 'w')\nprint('opened')"
-    found = await run([part("one", first), part("two", second)], 2)
+    found = await run([[part("one", first), part("two", second)]])
     assert [code for code, _ in found.values()] == [0, 0]
     lines = capfd.readouterr().out.splitlines()
     assert {"one| begun", "two| opened"} <= {*lines}
@@ -34,7 +34,7 @@ async def test_lines_appear_as_they_come_with_the_part_before_each(
 
 
 async def test_after_a_failure_no_other_part_begins_and_the_end_says_how_to_repeat_it() -> None:
-    found = await run([part("lint", "raise SystemExit(3)"), part("images", "")], 1)
+    found = await run([[part("lint", "raise SystemExit(3)")], [part("images", "")]])
     assert found["lint"][0] == 3
     assert found["images"][0] is None
     assert "FAILED   lint" in summary(found)
@@ -42,11 +42,29 @@ async def test_after_a_failure_no_other_part_begins_and_the_end_says_how_to_repe
     assert "not run  images" in summary(found)
 
 
+async def test_what_runs_beside_the_stages_gets_the_time_that_they_leave(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of the session and, within it, of the process."""
+    how = "import os\nprint(os.nice(0), os.getsid(0) == os.getpid(), open('/proc/self/autogroup').read().split()[-1])"
+    beside = Labelled("idle", (sys.executable, "-c", how), idle=True)
+    found = await run([[part("one", "")], [part("two", "")]], [beside])
+    assert [code for code, _ in found.values()] == [0, 0, 0]
+    assert f"idle| {min(19, os.nice(0) + 19)} True 19" in capfd.readouterr().out.splitlines()
+
+
+async def test_after_a_failure_beside_the_stages_no_other_one_begins(tmp_path: Path) -> None:
+    failing = tmp_path / "failing"
+    fails = f"import os; os.symlink(f'/proc/{{os.getpid()}}', {str(failing)!r}); raise SystemExit(3)"
+    waits = f"import os, time\nwhile not os.path.islink(p := {str(failing)!r}) or os.path.exists(p): time.sleep(0.05)"
+    beside = Labelled("beside", (sys.executable, "-c", fails), idle=True)
+    found = await run([[part("one", waits)], [part("two", "")]], [beside])
+    assert [code for code, _ in found.values()] == [3, 0, None]
+
+
 async def test_an_interrupt_reaches_all_processes_of_a_part(tmp_path: Path) -> None:
     """As Ctrl-C of a terminal: make alone would wait for what it runs."""
     begun = tmp_path / "begun"
     one = Labelled("one", ("bash", "-c", f"touch {begun}; sleep 600; exit 0"), group=True)
-    running = asyncio.create_task(run([one, part("two", "")], 1))
+    running = asyncio.create_task(run([[one], [part("two", "")]]))
     await until(begun.exists, "the part has begun")
     os.kill(os.getpid(), signal.SIGINT)
     found = await running
