@@ -66,6 +66,21 @@ async def test_a_name_that_is_taken_stops_what_depends_on_it(taken: Json, kind: 
     assert told.endswith("will not be applied.")
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+async def test_pods_are_not_started_without_their_files(kind: str) -> None:
+    """The kubelet would try to mount them again and again, later each time."""
+    world = World()
+    files = manifest("ConfigMap", "llama-decode-r")
+    own, users = ({"name": name, "configMap": {"name": name}} for name in ("llama-decode-r", "chat-template"))
+    pods = manifest(kind, "llama-decode-r", template={"spec": {"volumes": [own, users], "containers": []}})
+    world.api.fail("apply", path(files), ApiError(403, "Forbidden", "exceeded quota"))
+    outcome = await world.applier.apply(map(Child.of, (files, pods)), PARENT)
+    assert [failure.reason for failure in outcome.failures] == ["Forbidden"]
+    assert path(pods) not in world.api.objects
+    assert (await world.applier.apply(map(Child.of, (files, pods)), PARENT)).settled
+    assert path(pods) in world.api.objects
+
+
 @pytest.mark.parametrize("refused", [ACCOUNT, ROLE, BINDING], ids=lambda body: str(body["kind"]))
 async def test_so_does_any_refusal_of_the_api_server(refused: Json) -> None:
     world = World()

@@ -7,7 +7,7 @@ import pytest
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.command import Command, script
+from pdinference.engine.command import Command
 from pdinference.engine.scripts import group_member
 from pdinference.engine.vllm import engine_command
 
@@ -33,15 +33,16 @@ def as_the_kubelet_runs(command: Command) -> list[str]:
 def test_all_nodes_connect_to_the_first_pod_of_their_instance(commands: list[Command]) -> None:
     first, second = map(as_the_kubelet_runs, commands)
     leader = "llama-parameter-r-7.llama-parameter"
-    assert first[4:9] == ["0", "2", leader, str(names.GROUP_PORT), "10"]
-    assert second[4:9] == ["1", "2", leader, str(names.GROUP_PORT), "10"]
+    assert first[3:8] == ["0", "2", leader, str(names.GROUP_PORT), "10"]
+    assert second[3:8] == ["1", "2", leader, str(names.GROUP_PORT), "10"]
     assert "--master-addr=127.0.0.1" in first
     assert f"--master-addr={leader}" in second
 
 
-def test_the_script_reaches_the_pod_as_it_is(commands: list[Command]) -> None:
+def test_the_program_is_a_file_in_the_pod(commands: list[Command]) -> None:
     for command in commands:
-        assert as_the_kubelet_runs(command)[:4] == ["python3", "-I", "-c", script("group_member")]
+        assert as_the_kubelet_runs(command)[:3] == ["python3", "-I", "/etc/pdinference/scripts/group_member.py"]
+        assert command.scripts == ("group_member",)
 
 
 def test_only_the_first_node_has_api_servers(resource: Make) -> None:

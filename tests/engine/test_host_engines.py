@@ -15,7 +15,7 @@ import pytest
 
 from pdinference.api.engines import Slot
 from pdinference.api.names import Role
-from pdinference.engine.command import Command, variable
+from pdinference.engine.command import SCRIPTS_MOUNT, Command, variable
 from pdinference.engine.host_local import launcher_command
 from pdinference.engine.scripts import host_engines
 from tests.ports import free_port
@@ -264,9 +264,10 @@ def test_the_arguments_of_the_command_are_those_that_it_reads() -> None:
     ]
     command = launcher_command(engines, 600)
     assert command.environment == (host, variable("SAME", "2"))
-    assert command.program[4:] == ("8100", "600", "10", "5", "10")
+    assert command.program[3:] == ("8100", "600", "10", "5", "10")
     assert list(host_engines.definitions(list(command.arguments))) == [
         host_engines.Definition("decode-0", 8000, {"A": "=1"}, ["vllm", "serve", "--port=8000"]),
         host_engines.Definition("parameter-0", 8001, {"A": "="}, ["vllm", "serve", "--port=8001", "{}"]),
     ]
-    assert command.program[3].replace("$$", "$") == Path(host_engines.__file__).read_text(encoding="utf-8")
+    assert command.program[2] == f"{SCRIPTS_MOUNT}/{Path(host_engines.__file__).name}"
+    assert command.scripts == ("host_engines",)

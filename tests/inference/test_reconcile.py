@@ -131,6 +131,39 @@ async def test_claims_of_the_old_revision_stay_as_long_as_it(world: World) -> No
     assert world.revisions("resourceclaimtemplates") == set()
 
 
+async def test_programs_of_the_old_revision_stay_as_long_as_its_pods(world: World) -> None:
+    launcher = {"transfer": {"hostLocal": {"parameter": 1, "decode": 1}}}
+    world.edit(**launcher)
+    await world.reconcile()
+    first = world.status["revision"]
+    world.roll_out()
+    await world.reconcile()
+    assert world.revisions("configmaps") == {first}
+    world.edit(**launcher, engine={"image": "v:2"})
+    await world.reconcile()
+    second = world.status["revision"]
+    assert world.revisions("configmaps") == {first, second}
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.revisions("configmaps") == {second}
+
+
+async def test_programs_that_somebody_deleted_come_back_and_cost_nothing_otherwise(world: World) -> None:
+    world.edit(transfer={"hostLocal": {"parameter": 1, "decode": 1}})
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    world.restart()
+    await world.reconcile()
+    assert world.api.writes() == 0
+    (path,) = (path for path in world.api.objects if "/configmaps/" in path)
+    del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert path in world.api.objects
+
+
 async def test_the_old_revision_survives_a_restart_during_the_rollout(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     world.restart()

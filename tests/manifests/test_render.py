@@ -10,6 +10,7 @@ from kubernetes.aio import client
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.cli.plain_yaml import BlockDumper
 from pdinference.manifests import Manifest, RenderSettings, render
 from tests.conftest import EXAMPLES, FOR_EVERY_FIELD, Golden, example_documents
 from tests.manifests.rendering import SETTINGS, children, only, pod_spec
@@ -35,7 +36,7 @@ WORKLOADS = [("StatefulSet", "parameter"), ("Deployment", "decode"), ("Deploymen
 
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_two_examples_render_as_pinned(path: Path, golden: Golden) -> None:
-    golden(GOLDEN / path.name, yaml.safe_dump_all(of_example(path), sort_keys=False, width=120))
+    golden(GOLDEN / path.name, yaml.dump_all(of_example(path), Dumper=BlockDumper, sort_keys=False, width=120))
 
 
 def test_what_the_other_examples_run_and_a_digest_of_each_child_are_pinned(golden: Golden) -> None:

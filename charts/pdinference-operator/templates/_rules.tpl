@@ -16,7 +16,7 @@
   verbs: [list, watch]
 # Children. Server-side apply needs patch, and create for new objects.
 - apiGroups: [""]
-  resources: [services, serviceaccounts]
+  resources: [services, serviceaccounts, configmaps]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [apps]
   resources: [deployments, statefulsets, controllerrevisions]
@@ -50,13 +50,6 @@
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
-{{- if .Values.rbac.batchConfigMaps }}
-# ConfigMaps for the output of PDBatches. The operator creates them, and grants each runner the right to patch its
-# ConfigMap. They are not listed or watched.
-- apiGroups: [""]
-  resources: [configmaps]
-  verbs: [create, patch]
-{{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

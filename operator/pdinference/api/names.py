@@ -219,6 +219,8 @@ OPERATOR_TLS_PORT = 8443
 
 DEVICE_CLAIM = "accelerators"
 """Name of the resource claim within a pod."""
+SCRIPTS_VOLUME = "pdinference-scripts"
+"""Name of the volume with programs of ours within a P or D pod."""
 RUNNER_METRICS_PORT = 8080
 RUNNER_METRICS_PORT_NAME = "metrics"
 METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
@@ -265,6 +267,11 @@ def decode_workload(name: str, revision: str) -> str:
 
 def device_claim_template(name: str, role: Role, revision: str) -> str:
     """Name of the ResourceClaimTemplate for the pods of one revision of P or D."""
+    return f"{name}-{role}-{revision}"
+
+
+def scripts(name: str, role: Role, revision: str) -> str:
+    """Name of the ConfigMap with programs of ours for the pods of one revision of P or D."""
     return f"{name}-{role}-{revision}"
 
 

@@ -28,7 +28,7 @@ from pdinference.cli.model_commands import model_group
 from pdinference.cli.option_types import NumberRange, object_option
 from pdinference.cli.output import say
 from pdinference.cli.pause import pause_command, resume_command
-from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cli.plain_yaml import BlockDumper, PlainDumper
 from pdinference.cli.plan.command import plan_command
 from pdinference.cli.plugins import add_plugins
 from pdinference.cli.program import Program
@@ -95,7 +95,7 @@ def _print_rendered(document: dict[str, Any], file: str, settings: RenderSetting
     _warn(examination, file)
     if examination.resource is None:
         raise InvalidResourceError(examination.problems)
-    _print_yaml(render(examination.resource, settings).objects)
+    _print_yaml(render(examination.resource, settings).objects, Dumper=BlockDumper)
 
 
 @main.command()
@@ -165,8 +165,8 @@ def _warn(examination: Examination, file: str) -> None:
 
 
 def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
-    style = {"default_flow_style": False, "width": 120, **style}
-    yaml.dump_all(objects, sys.stdout, Dumper=PlainDumper, sort_keys=False, explicit_start=True, **style)
+    style = {"Dumper": PlainDumper, "default_flow_style": False, "width": 120, **style}
+    yaml.dump_all(objects, sys.stdout, sort_keys=False, explicit_start=True, **style)
 
 
 main.add_command(validate_command)

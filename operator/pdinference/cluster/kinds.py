@@ -52,8 +52,8 @@ CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisi
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
-CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps")
-"""Output of a PDBatch, if requested. Not listed or watched, because that needs the right to read all ConfigMaps."""
+CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps", selector=f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}")
+"""Programs of ours for P and D pods. The selector leaves out the output of PDBatches, which grows with each answer."""
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
 SCALER = Kind(names.SCALER_KIND, names.GROUP, names.VERSION, names.SCALER_PLURAL)
@@ -77,6 +77,7 @@ CHILDREN = (
     NETWORK_POLICY,
     DISRUPTION_BUDGET,
     RESOURCE_CLAIM_TEMPLATE,
+    CONFIG_MAP,
     STATEFUL_SET,
     DEPLOYMENT,
     JOB,

@@ -2,15 +2,22 @@
 
 A pod has all permissions of its service account. So a workload is applied only when its account and all bindings of the
 account belong to the resource. A binding is applied only when its role and its accounts do. Otherwise pods could run
-under a foreign account, or a foreign account could get the permissions. Pods whose ResourceClaimTemplate was refused,
-for example because of a CEL expression, would wait for it without end, so their workload waits for the template.
+under a foreign account, or a foreign account could get the permissions. Pods whose ResourceClaimTemplate or ConfigMap
+was refused, for example because of a CEL expression, would wait for it without end, so their workload waits for it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pdinference.cluster.kinds import RESOURCE_CLAIM_TEMPLATE, ROLE_BINDING, SERVICE_ACCOUNT, WORKLOADS, ChildKey
+from pdinference.cluster.kinds import (
+    CONFIG_MAP,
+    RESOURCE_CLAIM_TEMPLATE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    WORKLOADS,
+    ChildKey,
+)
 
 Json = Mapping[str, Any]
 
@@ -29,7 +36,7 @@ def prerequisites(manifests: Iterable[tuple[ChildKey, Json]]) -> dict[ChildKey, 
     for key, manifest in manifests:
         if key.kind not in WORKLOADS:
             continue
-        needed = _claim_templates(key.namespace, manifest)
+        needed = _claim_templates(key.namespace, manifest) | _config_maps(key.namespace, manifest)
         if (own := _account(key.namespace, manifest)) is not None:
             needed |= {own, *of_account[own]}
         if needed:
@@ -60,6 +67,12 @@ def _claim_templates(namespace: str, workload: Json) -> set[ChildKey]:
     """The templates of the pods' claims, those of the user included, which are no children."""
     names = (claim.get("resourceClaimTemplateName") for claim in _pod(workload).get("resourceClaims") or ())
     return {ChildKey(RESOURCE_CLAIM_TEMPLATE.name, namespace, name) for name in names if name}
+
+
+def _config_maps(namespace: str, workload: Json) -> set[ChildKey]:
+    """The ConfigMaps of the pods' volumes, those of the user included, which are no children."""
+    sources = (volume.get("configMap") for volume in _pod(workload).get("volumes") or ())
+    return {ChildKey(CONFIG_MAP.name, namespace, source["name"]) for source in sources if source and "name" in source}
 
 
 def _pod(workload: Json) -> Json:

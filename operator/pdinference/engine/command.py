@@ -1,10 +1,12 @@
-"""The command of a container: an argument vector and environment variables, as data."""
+"""The command of a container: an argument vector, environment variables and the files that it needs, as data."""
 
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+SCRIPTS_MOUNT: Final = "/etc/pdinference/scripts"
+"""Folder with the programs of `engine/scripts` in the pods. Overlays may not hide it beside a token (below /etc)."""
 _SCRIPTS: Final = "pdinference.engine.scripts"
 
 EnvironmentVariable = dict[str, Any]
@@ -19,11 +21,13 @@ class Command:
         program: The executable with its fixed arguments. It replaces the entry point of the image.
         arguments: The options.
         environment: Environment variables.
+        scripts: Names of the programs and modules of `engine/scripts` that it needs in `SCRIPTS_MOUNT`.
     """
 
     program: tuple[str, ...]
     arguments: tuple[str, ...]
     environment: tuple[EnvironmentVariable, ...] = field(default=())
+    scripts: tuple[str, ...] = ()
 
 
 def variable(name: str, value: str) -> EnvironmentVariable:
@@ -49,15 +53,21 @@ def secret_variable(name: str, secret: str, key: str) -> EnvironmentVariable:
 @cache
 def script(name: str, package: str = _SCRIPTS) -> str:
     """Source of a program or module that runs in vLLM's image."""
-    return files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return files(package).joinpath(script_file(name)).read_text(encoding="utf-8")
 
 
-def script_program(name: str, package: str = _SCRIPTS) -> tuple[str, ...]:
-    """The words that run such a program; its arguments follow.
+def script_file(name: str) -> str:
+    """Name of the file with such a program or module."""
+    return f"{name}.py"
 
-    The image does not need to contain this package. A mounted file would need a ConfigMap, which the operator may not
-    create.
-    """
+
+def script_program(name: str) -> tuple[str, ...]:
+    """The words that run such a program from its file in the pod; its arguments follow."""
+    return ("python3", "-I", f"{SCRIPTS_MOUNT}/{script_file(name)}")
+
+
+def inline_program(name: str, package: str = _SCRIPTS) -> tuple[str, ...]:
+    """The words that run such a program in a pod without its file, such as a Job that a person starts to measure."""
     return ("python3", "-I", "-c", literal(script(name, package)))
 
 

@@ -1,10 +1,14 @@
 """vLLM instances on several nodes (vllm/entrypoints/cli/serve.py, run_headless)."""
 
+from typing import Final
+
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.engine import lifecycle
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, script_program
 
+GROUP_SCRIPT: Final = "group_member"
+"""The program that holds the nodes together (engine/scripts/group_member.py)."""
 _INDEX, _REVISION = "PDINFERENCE_POD_INDEX", "PDINFERENCE_REVISION"
 
 
@@ -18,7 +22,7 @@ def group_program(program: tuple[str, ...], name: str, node_rank: int, nodes: in
         nodes: Number of nodes of the instance.
     """
     arguments = (node_rank, nodes, _leader(name), names.GROUP_PORT, lifecycle.PRE_STOP_SECONDS)
-    return (*script_program("group_member"), *map(str, arguments), *program)
+    return (*script_program(GROUP_SCRIPT), *map(str, arguments), *program)
 
 
 def group_arguments(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Engines that share a pod (the path HostLocal): their environment, and the launcher of several in one container."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pdinference.api.engines import Slot, slots
 from pdinference.api.names import ENGINE_ROLES, LAUNCHER_PORT, Role
@@ -9,6 +10,7 @@ from pdinference.engine import lifecycle
 from pdinference.engine.command import Command, EnvironmentVariable, script_program, variable
 
 Engines = Sequence[tuple[Slot, Command]]
+_LAUNCHER: Final = "host_engines"
 
 
 def slot_environment(spec: Spec, slot: Slot, cache_folder: str) -> list[EnvironmentVariable]:
@@ -56,9 +58,10 @@ def launcher_command(engines: Engines, startup_seconds: int) -> Command:
         lifecycle.LIVENESS_FAILURES,
     )
     return Command(
-        program=(*script_program("host_engines"), *map(str, numbers)),
+        program=(*script_program(_LAUNCHER), *map(str, numbers)),
         arguments=tuple(word for slot, command in engines for word in _words(slot, command, common)),
         environment=tuple(common),
+        scripts=(_LAUNCHER, *dict.fromkeys(name for _, command in engines for name in command.scripts)),
     )
 
 

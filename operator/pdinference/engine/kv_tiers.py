@@ -1,6 +1,6 @@
 """KV cache tiers with vLLM's OffloadingConnector (vllm/v1/kv_offload), and the sidecar that limits the disk tier."""
 
-from typing import Any
+from typing import Any, Final
 
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
@@ -8,12 +8,13 @@ from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.engine import EngineOptions
 from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier, KVTiers
 from pdinference.engine.cache_folder import cache_folder
-from pdinference.engine.command import Command, literal, script
+from pdinference.engine.command import Command, literal, script_program
 
 DISK_TIER_MOUNT = "/kv-disk"
 """Mount path of the disk tier's volume."""
 SHM_MOUNT = "/dev/shm"  # noqa: S108 - a volume of the pod
 """Folder in which vLLM stores the CPU tier."""
+_BOUND: Final = "bound_disk_tier"
 
 
 def tier_bytes(size: str) -> int:
@@ -47,5 +48,7 @@ def _folder(resource: PDInference, own: RoleSpec) -> str:
 
 def disk_tier_command(disk: DiskTier) -> Command:
     """Command of the sidecar that deletes old files. vLLM deletes none, and a full volume causes eviction."""
-    arguments = ("-I", "-c", script("bound_disk_tier"), DISK_TIER_MOUNT, str(tier_bytes(disk.size)), SHM_MOUNT)
-    return Command(program=("python3",), arguments=tuple(literal(argument) for argument in arguments))
+    arguments = (DISK_TIER_MOUNT, str(tier_bytes(disk.size)), SHM_MOUNT)
+    return Command(
+        program=script_program(_BOUND), arguments=tuple(literal(argument) for argument in arguments), scripts=(_BOUND,)
+    )

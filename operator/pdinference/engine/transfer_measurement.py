@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pdinference.api.names import Role
-from pdinference.engine.command import literal, script_program
+from pdinference.engine.command import inline_program, literal
 
 
 @dataclass(frozen=True)
@@ -66,4 +66,4 @@ def measuring_program(
         "seconds": seconds,
         "limit": limit,
     }
-    return (*script_program("measure_transfer"), literal(json.dumps(settings)))
+    return (*inline_program("measure_transfer"), literal(json.dumps(settings)))

@@ -10,7 +10,7 @@ from pdinference.engine.command import Command, EnvironmentVariable, literal, va
 from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
-from pdinference.engine.group import group_arguments, group_environment, group_program
+from pdinference.engine.group import GROUP_SCRIPT, group_arguments, group_environment, group_program
 from pdinference.engine.host_local import slot_environment
 from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
@@ -57,6 +57,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
         arguments=tuple(literal(argument) for argument in (model_reference(resource.spec.model), *to_argv(options))),
         environment=tuple(_environment(resource, own, slot)),
+        scripts=connector_class.scripts if connector_class else (),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
 
@@ -69,6 +70,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
         program=group_program(command.program, name, node_rank, nodes),
         arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
+        scripts=(GROUP_SCRIPT, *command.scripts),
     )
 
 

@@ -68,4 +68,5 @@ def command_values(command: Command) -> dict[str, Any]:
         "program": list(command.program),
         "arguments": list(command.arguments),
         "environment": list(command.environment),
+        "scripts": list(command.scripts),
     }

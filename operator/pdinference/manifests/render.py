@@ -1,6 +1,6 @@
 """Renders all children of a `PDInference`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,13 @@ from pdinference.manifests.network import (
 )
 from pdinference.manifests.pods.devices import claimed, name_template
 from pdinference.manifests.pods.hardening import require_sound
+from pdinference.manifests.pods.scripts import name_scripts, script_files
 from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.route import http_routes
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
+    EnginePod,
     decode_deployment,
     device_claim_template,
     engine_pod,
@@ -31,6 +33,7 @@ from pdinference.manifests.workloads import (
     node_stateful_set,
     parameter_stateful_set,
     router_deployment,
+    scripts_config_map,
 )
 
 
@@ -63,10 +66,13 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     pods = {role: engine_pod(resource, role, settings) for role in roles}
     nodes = {rank: engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
     claims = {role: devices for role in roles if (devices := _claimed(resource, role))}
-    revision = _revision(pods | nodes, claims)
-    for role, pod in (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values())):
-        pod["metadata"]["labels"][names.LABEL_REVISION] = revision
-        name_template(pod, names.device_claim_template(resource.metadata.name, role, revision))
+    of_roles = (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values()))
+    scripts = _scripts(of_roles)
+    revision = _revision(pods | nodes, claims, scripts)
+    for role, pod in of_roles:
+        pod.template["metadata"]["labels"][names.LABEL_REVISION] = revision
+        name_template(pod.template, names.device_claim_template(resource.metadata.name, role, revision))
+        name_scripts(pod.template, names.scripts(resource.metadata.name, role, revision))
 
     model = model_job(resource, settings) if wants_job(resource.spec.model) else ()
     objects = (
@@ -77,10 +83,15 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *((parameter_service(resource),) if Role.PARAMETER in roles else ()),
         router_service(resource),
         *(device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
+        *(scripts_config_map(resource, role, needed, revision) for role, needed in scripts.items()),
         *model,
-        *(parameter_stateful_set(resource, pod, revision) for role, pod in pods.items() if role is Role.PARAMETER),
-        *(node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
-        decode_deployment(resource, pods[Role.DECODE], revision),
+        *(
+            parameter_stateful_set(resource, pod.template, revision)
+            for role, pod in pods.items()
+            if role is Role.PARAMETER
+        ),
+        *(node_stateful_set(resource, rank, pod.template, revision) for rank, pod in nodes.items()),
+        decode_deployment(resource, pods[Role.DECODE].template, revision),
         router_deployment(resource, settings, revision),
         *http_routes(resource),
         *scalers(resource).values(),
@@ -99,9 +110,23 @@ def _claimed(resource: PDInference, role: Role) -> dict[str, Any] | None:
     return claimed(resource.spec.of(role), resource.spec.devices_per_pod(role))
 
 
-def _revision(pods: Mapping[Any, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
-    parts = {str(key): pod for key, pod in pods.items()}
-    return fingerprint({**parts, **{f"{role}-devices": devices for role, devices in claims.items()}})
+def _scripts(pods: Iterable[tuple[Role, EnginePod]]) -> dict[Role, list[str]]:
+    """Names of the programs of ours that the pods of each role need. Roles without any are left out."""
+    needed: dict[Role, set[str]] = {}
+    for role, pod in pods:
+        needed.setdefault(role, set()).update(pod.scripts)
+    return {role: sorted(names) for role, names in needed.items() if names}
+
+
+def _revision(
+    pods: Mapping[Any, EnginePod], claims: Mapping[Role, dict[str, Any]], scripts: Mapping[Role, Iterable[str]]
+) -> str:
+    """Hash of all that pods are made of. Another text of a program is another revision, too."""
+    return fingerprint(
+        {str(key): pod.template for key, pod in pods.items()}
+        | {f"{role}-devices": devices for role, devices in claims.items()}
+        | {f"{role}-scripts": script_files(needed) for role, needed in scripts.items()}
+    )
 
 
 def model_job(resource: PDInference, settings: RenderSettings) -> tuple[Manifest, ...]:

@@ -1,6 +1,7 @@
-"""Workloads of P, D and the router: StatefulSets, Deployments and ResourceClaimTemplates."""
+"""Workloads of P, D and the router: StatefulSets and Deployments, and the objects that the pods of a revision need."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api import names
@@ -34,6 +35,7 @@ from pdinference.manifests.pods.placement import (
     router_resources,
     router_scheduling,
 )
+from pdinference.manifests.pods.scripts import script_files, scripts_mount, scripts_of, scripts_volumes
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
@@ -43,13 +45,28 @@ def further_nodes(resource: PDInference) -> range:
     return range(1, resource.spec.parameter.parallelism.nodes if Role.PARAMETER in resource.spec.workload_roles else 1)
 
 
-def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
-    """The pod template of a role, for P on one node of an instance."""
+@dataclass(frozen=True)
+class EnginePod:
+    """The pods of a role.
+
+    Attributes:
+        template: The pod template.
+        scripts: Names of the programs of ours that the pods need.
+    """
+
+    template: Manifest
+    scripts: tuple[str, ...]
+
+
+def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> EnginePod:
+    """The pods of a role, for P on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.rdma
     containers = engine_containers(resource, role, node_rank)
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
+    disk_tier = disk_tier_command(disk) if disk else None
+    scripts = scripts_of([*(each.command for each in containers), *([disk_tier] if disk_tier else [])])
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement)
@@ -66,15 +83,16 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         cache_mount=CACHE_MOUNT,
         group=volume_group(volumes),
         shared_memory=shared_memory_size(spec, _engines(resource.spec)),
-        disk_tier=command_values(disk_tier_command(disk)) if disk else None,
+        disk_tier=command_values(disk_tier) if disk_tier else None,
         disk_tier_mount=DISK_TIER_MOUNT,
-        volumes=[*model_volumes(resource.spec.model), *volumes],
+        scripts_mount=scripts_mount(),
+        volumes=[*model_volumes(resource.spec.model), *volumes, *scripts_volumes(scripts)],
         mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
         init_containers=init_containers(resource, role, settings.model_image),
     )
     for overlay in _overlays(resource.spec, role, spec):
         pod = merged(pod, overlay)
-    return seen_as_by_vllm(hardened(pod))
+    return EnginePod(seen_as_by_vllm(hardened(pod)), scripts)
 
 
 def _container(container: EngineContainer) -> Manifest:
@@ -201,6 +219,19 @@ def device_claim_template(resource: PDInference, role: Role, devices: dict[str, 
     )
     template["metadata"]["labels"][names.LABEL_REVISION] = revision
     return template
+
+
+def scripts_config_map(resource: PDInference, role: Role, scripts: Iterable[str], revision: str) -> Manifest:
+    """The ConfigMap with the programs of ours that the pods of a role run."""
+    config_map = child(
+        resource,
+        role,
+        "scripts-configmap",
+        config_map=names.scripts(resource.metadata.name, role, revision),
+        files=script_files(scripts),
+    )
+    config_map["metadata"]["labels"][names.LABEL_REVISION] = revision
+    return config_map
 
 
 def _replicas(resource: PDInference, role: Role) -> int | None:

@@ -1,4 +1,4 @@
-"""The launcher of vLLM with a connector class of ours."""
+"""The start of vLLM with a connector class of ours, from a folder as a pod has it."""
 
 import os
 import subprocess
@@ -10,8 +10,9 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.command import Command
+from pdinference.engine.command import SCRIPTS_MOUNT
 from pdinference.engine.vllm import engine_command
+from pdinference.manifests.pods.scripts import script_files
 from tests.engine.connectors.transfers import through
 from tests.waiting import LONG_S
 
@@ -32,12 +33,10 @@ if __name__ == "__main__":
 """A program whose children import anew what they need, as vLLM's do."""
 
 
-def run(command: Command, *program: str, **environment: str) -> str:
+def run(launcher: list[str], *program: str, **environment: str) -> str:
     """Run a program in place of vLLM; what it prints."""
-    launcher = [part.replace("$$", "$") for part in command.program]
-    assert launcher[-len(VLLM) :] == VLLM
     done = subprocess.run(
-        [sys.executable, *launcher[1 : -len(VLLM)], *program],
+        [*launcher, *program],
         env=os.environ | environment,
         check=False,
         capture_output=True,
@@ -49,30 +48,32 @@ def run(command: Command, *program: str, **environment: str) -> str:
 
 
 @pytest.fixture
-def command(resource: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """D's command, with a folder of the test's own."""
-    monkeypatch.setattr("pdinference.engine.connectors.own_class._FOLDER", str(tmp_path / "modules"))
-    return engine_command(through(resource, "SharedStorage"), Role.DECODE)
+def launcher(resource: Make, tmp_path: Path) -> list[str]:
+    """The words before vLLM in D's command. In place of the connector, which needs vLLM, a module of one line."""
+    command = engine_command(through(resource, "SharedStorage"), Role.DECODE)
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    for name, text in {**script_files(command.scripts), "pdinference_shared_files.py": MODULE}.items():
+        (folder / name).write_text(text)
+    folder.chmod(0o555)
+    words = [word.replace(SCRIPTS_MOUNT, str(folder)) for word in command.program]
+    assert words[-len(VLLM) :] == VLLM
+    return [sys.executable, *words[1 : -len(VLLM)]]
 
 
-def test_the_program_and_its_children_can_import_the_module(command: Command, tmp_path: Path) -> None:
-    """In place of the connector, which needs vLLM, a module of one line."""
-    program = tuple(MODULE if "class SharedFilesConnector" in part else part for part in command.program)
-    script = tmp_path / "main.py"
-    script.write_text(SPAWNING)
-    said = run(Command(program, ()), sys.executable, str(script), PYTHONPATH="/of/the/image")
+def test_the_program_and_its_children_can_import_the_module(launcher: list[str], tmp_path: Path) -> None:
+    main = tmp_path / "main.py"
+    main.write_text(SPAWNING)
+    said = run(launcher, sys.executable, str(main), PYTHONPATH="/of/the/image")
     assert said.splitlines() == ["told $(word)", "told $(word)", "['/of/the/image']"]
 
 
-def test_a_second_start_in_the_same_pod_works_too(command: Command) -> None:
+def test_a_second_start_in_the_same_pod_works_too(launcher: list[str]) -> None:
     for _ in range(2):
-        assert run(command, sys.executable, "-c", "print('serves')") == "serves\n"
+        assert run(launcher, sys.executable, "-c", "print('serves')") == "serves\n"
 
 
-def test_the_program_takes_the_place_of_the_launcher(command: Command) -> None:
+def test_the_program_takes_the_place_of_the_launcher(launcher: list[str]) -> None:
     """So that it gets the kubelet's signals, and its exit code counts."""
-    launcher = [part.replace("$$", "$") for part in command.program[1 : -len(VLLM)]]
-    process = subprocess.Popen(
-        [sys.executable, *launcher, sys.executable, "-c", "import os; os._exit(os.getpid() % 251)"]
-    )
+    process = subprocess.Popen([*launcher, sys.executable, "-c", "import os; os._exit(os.getpid() % 251)"])
     assert process.wait(LONG_S) == process.pid % 251

@@ -9,6 +9,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.command import script_program
 from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.vllm import engine_command
 
@@ -35,11 +36,9 @@ def test_both_roles_find_the_same_folder_by_the_same_connector(resource: Make) -
 def test_both_roles_get_the_module(resource: Make) -> None:
     r = resource(transfer=FILES)
     for role in (Role.PARAMETER, Role.DECODE):
-        program = engine_command(r, role).program
-        assert program[:3] == ("python3", "-I", "-c")
-        assert program[4] == kv_transfer_config(r, role)["kv_connector_module_path"]
-        assert program[-4:] == engine_command(resource(), role).program
-        compile(program[5].replace("$$", "$"), "connector", "exec")
+        command = engine_command(r, role)
+        assert command.scripts == ("with_modules", kv_transfer_config(r, role)["kv_connector_module_path"])
+        assert command.program == (*script_program("with_modules"), *engine_command(resource(), role).program)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def connect(tmp_path: Path) -> Connect:
     from vllm.config import KVTransferConfig  # noqa: PLC0415
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole  # noqa: PLC0415
 
-    from pdinference.engine.scripts.shared_files import SharedFilesConnector  # noqa: PLC0415
+    from pdinference.engine.scripts.pdinference_shared_files import SharedFilesConnector  # noqa: PLC0415
 
     def make(path: Path = tmp_path / "same") -> Any:
         config = SimpleNamespace(
@@ -231,7 +230,7 @@ def test_a_preempted_request_is_computed(connect: Connect) -> None:
 def test_what_was_not_used_for_long_goes(connect: Connect, tmp_path: Path) -> None:
     import os  # noqa: PLC0415
 
-    from pdinference.engine.scripts.shared_files import sweep  # noqa: PLC0415
+    from pdinference.engine.scripts.pdinference_shared_files import sweep  # noqa: PLC0415
 
     p, d = Pod(connect()), Pod(connect())
     p.computes(asked(range(9), [1, 2, 3]))

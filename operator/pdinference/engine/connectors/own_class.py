@@ -1,12 +1,12 @@
-"""Connector classes of this project. A launcher gets one as an argument, writes it to a file, and executes vLLM."""
+"""Connector classes of this project, which vLLM imports from a file in the pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from pdinference.engine.command import literal, script, script_program
+from pdinference.engine.command import script_program
 
-_FOLDER = "/tmp/pdinference"  # noqa: S108 - /tmp is a volume of the pod
+_IMPORTS: Final = "with_modules"
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class OwnClass:
 
     Attributes:
         name: Name of the class.
-        script: Its file in engine/scripts.
+        script: Its file in engine/scripts, which is also the name of the module in the pod.
         settings: Its settings in `kv_connector_extra_config`.
     """
 
@@ -27,14 +27,15 @@ class OwnClass:
         """Its members of `--kv-transfer-config`."""
         return {
             "kv_connector": self.name,
-            "kv_connector_module_path": self._module,
+            "kv_connector_module_path": self.script,
             "kv_connector_extra_config": dict(self.settings),
         }
 
     def program(self, program: tuple[str, ...]) -> tuple[str, ...]:
-        """The launcher of vLLM. vLLM and its child processes can then import the script by its module name."""
-        return (*script_program("with_module"), self._module, literal(script(self.script)), _FOLDER, *program)
+        """The program with which vLLM and its child processes can import the module."""
+        return (*script_program(_IMPORTS), *program)
 
     @property
-    def _module(self) -> str:
-        return f"pdinference_{self.script}"
+    def scripts(self) -> tuple[str, ...]:
+        """The files that this program needs."""
+        return (_IMPORTS, self.script)

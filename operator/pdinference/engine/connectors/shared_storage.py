@@ -1,6 +1,7 @@
 """SharedStorage: transfers KV cache from P to D through files on a volume.
 
-vLLM has only an example of such a connector. Both roles run a subclass of it (engine/scripts/shared_files.py).
+vLLM has only an example of such a connector. Both roles run a subclass of it
+(engine/scripts/pdinference_shared_files.py).
 """
 
 from typing import Any
@@ -31,7 +32,7 @@ class SharedStorage(Connector):
         """The class, the same for both roles."""
         # The connector may delete all files of this folder.
         folder = f"{_MOUNT}/pdinference/{_folder(resource)}"
-        return OwnClass("SharedFilesConnector", "shared_files", {"shared_storage_path": folder})
+        return OwnClass("SharedFilesConnector", "pdinference_shared_files", {"shared_storage_path": folder})
 
     def options(self) -> dict[str, Any]:
         """No prefix caching or chunked prefill: the connector stores one engine step, from the first token on."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from pdinference.api.installation_policy import VolumeType
+from pdinference.api.names import SCRIPTS_VOLUME
 from pdinference.api.quantities import quantity
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.selectors import LABEL_SELECTOR
@@ -143,5 +144,7 @@ def volume(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         elif name in _MORE_TYPES and name not in more:
             allowed = [*_TYPES, *more]
             yield Problem(f"{path}.{name}", not_allowed(f"volumes of type {name}", "volumeTypes", allowed))
+    if value.get("name") == SCRIPTS_VOLUME:
+        yield Problem(f"{path}.name", f"The operator uses the volume {SCRIPTS_VOLUME}. Use another name.")
     rest = {name: member for name, member in value.items() if name != "hostPath" and name not in _MORE_TYPES - {*more}}
     yield from object_of({"name": VOLUME_NAME, **_TYPES, **more}, required=("name",))(rest, path, allowance)

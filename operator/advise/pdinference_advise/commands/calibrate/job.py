@@ -5,7 +5,7 @@ from typing import Final
 from pdinference.api import names
 from pdinference.cli.measuring_container import Json, measuring_container
 from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
-from pdinference.engine.command import literal, script_program
+from pdinference.engine.command import inline_program, literal
 from pdinference_advise.commands.calibrate.step_measurement import SCRIPT
 
 _LABEL: Final = f"{names.GROUP}/calibrate"
@@ -31,7 +31,7 @@ def manifests(name: str, namespace: str, template: Json, claim: Json | None, opt
     spec = template["spec"]
     engine = next(each for each in spec["containers"] if each["name"] == names.ENGINE_CONTAINER)
     volumes = [volume for volume in spec.get("volumes", ()) if "emptyDir" in volume]
-    program = (*script_program(*SCRIPT), *map(literal, options))
+    program = (*inline_program(*SCRIPT), *map(literal, options))
     env = [each for each in engine.get("env", ()) if "secretKeyRef" not in each.get("valueFrom", {})]
     container = measuring_container(engine, program, env, {volume["name"] for volume in volumes})
     pod = {field: spec[field] for field in _PLACEMENT if field in spec} | {

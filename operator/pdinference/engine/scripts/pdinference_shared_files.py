@@ -3,6 +3,8 @@
 The example takes a folder that exists for a prompt that is stored, dies of a file that is missing, looks for another
 number of tokens than it stored when a prompt is one token longer than its blocks, knows prompts by their tokens alone
 (a LoRA adapter would read the base model's), and deletes nothing. Its reading and writing of a layer are sound.
+
+Tests: tests/engine/connectors/test_shared_storage.py
 """
 
 import contextlib
