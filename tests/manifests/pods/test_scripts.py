@@ -48,7 +48,7 @@ LAYOUTS = {
     "nodes and disk tier": {**NODES, **DISK},
 }
 EVERY_FIELD: dict[str, Json] = yaml.safe_load((Path(__file__).parents[1] / "every_field.yaml").read_text())
-BATCH_PARTS = ({}, {"output": {"configMap": {"name": "answers"}}})
+BATCH_PARTS: tuple[Json, ...] = ({}, {"output": {"configMap": {"name": "answers"}}})
 
 
 def templates(objects: Any) -> Iterator[Manifest]:
