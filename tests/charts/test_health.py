@@ -35,7 +35,7 @@ from pdinference.planning.status import StatusInputs, left_alone_status
 from tests.charts.gitops import EXAMPLES, documents, named
 from tests.conftest import REPOSITORY
 from tests.planning.rollouts import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
-from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, pod, workload
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, having, pod, workload
 
 SCRIPTS = REPOSITORY / "charts" / "pdinference-operator" / "files" / "argocd" / "pdinference.io"
 LATER = NOW + timedelta(hours=1)
@@ -125,7 +125,7 @@ NO_BUDGET = replace(
 INFERENCES: dict[str, tuple[Status, tuple[str, str, str]]] = {
     "serves": (built(SERVING), DONE),
     "asleep": (built(ASLEEP), DONE),
-    "asleep, and requests may be unknown": (built(replace(ASLEEP, activity_known=False)), GOES_ON),
+    "asleep, and requests may be unknown": (built(having(ASLEEP, activity=None)), GOES_ON),
     "asleep without a router": (built(without_router(ASLEEP)), GOES_ON),
     "first roll-out": (built(STARTING), GOES_ON),
     "roll-out beside an old revision": (built(SECOND), GOES_ON),

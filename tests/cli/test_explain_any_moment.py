@@ -26,7 +26,7 @@ class Life:
         self.chance = Random(seed)  # noqa: S311 - no secret
         self.spec = self.chance.choice(_SPECS)
         self.world = World(document(**self.spec))
-        self.world.activity = None  # the command does not read it
+        self.world.observe(activity=None)  # the command does not read it
 
     def go_on(self) -> str:
         """One event; its name comes back."""

@@ -48,7 +48,7 @@ async def asleep(world: World) -> None:
 
 async def no_requests(world: World) -> None:
     """For long enough, so that the operator takes the pods away."""
-    world.activity = IDLE
+    world.observe(activity=IDLE)
     await world.reconcile()
     await world.reconcile()
 

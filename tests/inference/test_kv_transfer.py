@@ -30,7 +30,7 @@ async def measured(world: World) -> None:
     await world.reconcile()
     revision = world.status["revision"]
     counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
-    world.transfer = TransferFacts(revision, CanaryFacts(Verification.OFF, revision), 300, counted)
+    world.observe(transfer=TransferFacts(revision, CanaryFacts(Verification.OFF, revision), 300, counted))
     await world.reconcile()
 
 
@@ -38,7 +38,7 @@ async def test_the_metric_has_the_reason_of_the_condition(world: World) -> None:
     await world.reconcile()
     assert reasons(world) == {}
     for state, reason in ((Verification.VERIFIED, "Verified"), (Verification.WRONG_ANSWER, "WrongAnswers")):
-        world.transfer = TransferFacts("r1", CanaryFacts(state, "r1"))
+        world.observe(transfer=TransferFacts("r1", CanaryFacts(state, "r1")))
         await world.reconcile()
         assert world.condition("KVTransfer")["reason"] == reason
         assert reasons(world) == {reason: 1}

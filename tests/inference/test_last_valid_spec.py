@@ -117,7 +117,7 @@ async def test_a_model_that_sleeps_wakes_and_one_that_idles_falls_asleep(documen
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
     assert world.condition("Ready")["reason"] == "Asleep"
     world.restart()
-    world.activity = sleeping.HELD
+    world.observe(activity=sleeping.HELD)
     await world.reconcile()
     assert sleeping.counts(world) == [2, 2, 2]
     world.roll_out()

@@ -159,12 +159,12 @@ async def test_d_alone_sleeps_and_wakes(world: World) -> None:
     world.edit(mode="Aggregated", decode=SCALED, autoscaling=SLEEPY)
     revision = await serving(world)
     path = DEPLOYMENT.path("ns", f"llama-decode-{revision}")
-    world.activity = IDLE
+    world.observe(activity=IDLE)
     await world.reconcile()
     assert world.api.objects[path]["spec"]["replicas"] == 0
     world.roll_out()
     await world.reconcile()
     assert world.condition("Ready")["reason"] == "Asleep"
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert world.api.objects[path]["spec"]["replicas"] == 1

@@ -196,7 +196,7 @@ async def test_a_model_that_sleeps_stays_asleep_and_wakes(document: Make) -> Non
     await world.reconcile()
     assert sleeping.counts(world) == [0, 0, 0]
     assert world.condition("Ready")["reason"] == "Asleep"
-    world.activity = sleeping.HELD
+    world.observe(activity=sleeping.HELD)
     await world.reconcile()
     assert sleeping.counts(world) == [2, 2, 2]
 

@@ -107,15 +107,15 @@ async def test_an_hpa_is_created_once_its_pods_have_been_read(document: Callable
     world = World(document(decode={"replicas": 2}))
     await serving(world)
     world.edit(decode=SCALED)
-    world.measured = MeasuredLoad(unread=frozenset({Role.DECODE}))
+    world.observe(load=MeasuredLoad(unread=frozenset({Role.DECODE})))
     await world.reconcile()
     assert HPA not in world.api.objects
     (autoscaling,) = [one for one in world.status["conditions"] if one["type"] == "Autoscaling"]
     assert (autoscaling["status"], autoscaling["reason"]) == ("Unknown", "Starting")
-    world.measured = MeasuredLoad()
+    world.observe(load=MeasuredLoad())
     await world.reconcile()
     assert HPA in world.api.objects
-    world.measured = MeasuredLoad(unread=frozenset({Role.DECODE}))
+    world.observe(load=MeasuredLoad(unread=frozenset({Role.DECODE})))
     await world.reconcile()
     assert HPA in world.api.objects
 
@@ -234,12 +234,12 @@ async def test_an_event_of_a_count_that_a_person_recommended_has_no_load(world: 
 
 async def test_the_baseline_latency_outlives_the_operator(world: World) -> None:
     first = await serving(world)
-    world.measured = MeasuredLoad(baselines={first: 0.01})
+    world.observe(load=MeasuredLoad(baselines={first: 0.01}))
     await world.reconcile()
     assert world.api.objects[TARGET]["status"]["baselineInterTokenMicroseconds"] == 10_000
     world.restart()
     for seen in ({}, {first: 0.03}, {first: 0.0099}):
-        world.measured = MeasuredLoad(baselines=seen)
+        world.observe(load=MeasuredLoad(baselines=seen))
         await world.reconcile()
         assert world.api.writes() == 0
 

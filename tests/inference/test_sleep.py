@@ -63,7 +63,7 @@ async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(worl
         target = world.api.objects[path]
         assert (target["spec"]["replicas"], target["status"]["replicas"]) == (2, 0)
         assert target["status"]["conditions"][0]["reason"] == "Asleep"
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert counts(world) == [2, 2, 2]
 
@@ -79,7 +79,7 @@ async def test_an_asleep_resource_has_no_warnings_in_its_status(world: World) ->
 
 async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: World) -> None:
     await asleep(world)
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert counts(world) == [2, 2, 2]
     assert world.condition("Ready")["status"] == "False"
@@ -89,7 +89,7 @@ async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: 
     await world.reconcile()
     await world.reconcile()
     assert world.api.requests.total() == 0, "while the pods start, the request still waits"
-    world.activity = BUSY
+    world.observe(activity=BUSY)
     world.roll_out()
     await world.reconcile()
     assert world.condition("Ready")["reason"] == "Serving"
@@ -98,9 +98,9 @@ async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: 
 
 async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(world: World) -> None:
     await asleep(world)
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
-    world.activity = BUSY
+    world.observe(activity=BUSY)
     await world.reconcile()
     assert counts(world) == [2, 2, 2]
 
@@ -112,17 +112,17 @@ async def test_terminating_pods_do_not_make_a_waking_resource_ready(world: World
         pod = world.api.objects[path]
         world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
     world.sync()
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert world.condition("Ready")["status"] == "False"
 
 
 async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
-    world.activity = None
+    world.observe(activity=None)
     await serving(world)
     assert counts(world) == [3, 3, 3]
     await asleep(world)
-    world.activity = None
+    world.observe(activity=None)
     await world.reconcile()
     assert counts(world) == [0, 0, 0]
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("Unknown", "Asleep")
@@ -131,10 +131,10 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
 
 
 async def test_routers_that_do_not_report_are_mentioned(world: World) -> None:
-    world.activity = None
+    world.observe(activity=None)
     await serving(world)
     assert "Router pods do not report" in world.condition("Autoscaling")["message"]
-    world.activity = BUSY
+    world.observe(activity=BUSY)
     await world.reconcile()
     assert "Router pods do not report" not in world.condition("Autoscaling")["message"]
 
@@ -218,7 +218,7 @@ async def test_a_router_pod_that_was_never_ready_wakes_p_and_d(world: World) -> 
 async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
     """Requests wait in it, unless D computes their prompts."""
     await serving(world)
-    world.activity = BUSY
+    world.observe(activity=BUSY)
     for pods, status in (("llama-parameter", "True"), ("llama-decode", "False")):
         for path in [p for p in world.api.objects if f"/pods/{pods}" in p]:
             del world.api.objects[path]
@@ -229,13 +229,13 @@ async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
 
 async def test_a_resource_is_reconciled_when_it_may_sleep(world: World) -> None:
     await serving(world)
-    world.activity = Activity(held=False, idle_seconds=880)
+    world.observe(activity=Activity(held=False, idle_seconds=880))
     assert (await world.reconcile()).requeue_after == 20
 
 
 async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Callable[..., Json]) -> None:
     world = World(document(parameter=NODES, decode={**SCALED, "replicas": 0}, autoscaling=SLEEPY))
-    world.activity = HELD
+    world.observe(activity=HELD)
     for _ in range(2):
         await world.reconcile()
         world.roll_out()
@@ -267,7 +267,7 @@ async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: Wor
     await serving(world)
     await no_requests(world)
     take_pods_away(world)
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert replicas(world) == [2, 2]
 
@@ -277,7 +277,7 @@ async def test_a_waking_resource_waits_for_gpus_of_terminating_pods(world: World
     await serving(world)
     await no_requests(world)
     assert replicas(world) == [0, 0]
-    world.activity = HELD  # while a pod of each role ends
+    world.observe(activity=HELD)  # while a pod of each role ends
     await world.reconcile()
     assert sum(replicas(world)) == 2
     assert "GpuBudget" in {world.condition(f"{role}Ready")["reason"] for role in ("Parameter", "Decode")}
@@ -295,14 +295,14 @@ async def test_a_restarted_operator_lets_a_revision_wait_that_wakes(world: World
     world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
     await no_requests(world)
-    world.activity = HELD
+    world.observe(activity=HELD)
     await world.reconcile()
     assert replicas(world) == [0, 0]
-    world.activity = None
+    world.observe(activity=None)
     world.restart()
     await world.reconcile()
     assert replicas(world) == [0, 0]
-    world.activity = HELD
+    world.observe(activity=HELD)
     take_pods_away(world)
     await world.reconcile()
     assert replicas(world) == [1, 1]

@@ -24,7 +24,7 @@ OURS, ELSEWHERE = MeasuredLoad(), MeasuredLoad(problem=("MetricsApiElsewhere", "
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
     world = World(document(decode=SCALED), RenderSettings(keda=KedaSettings("http://prometheus:9090")))
-    world.measured = OURS
+    world.observe(load=OURS)
     return world
 
 
@@ -105,7 +105,7 @@ async def test_the_chosen_source_applies_whichever_server_has_the_group(world: W
     for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
         world.edit(decode=SCALED, autoscaling={"source": source})
         for measured in (OURS, ELSEWHERE):
-            world.measured = measured
+            world.observe(load=measured)
             await until_at_rest(world)
             assert scalers(world) == there
 

@@ -1,5 +1,6 @@
 """The operator's core on an API server in memory."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,9 +23,8 @@ from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
-from pdinference.planning.scaling.condition import MeasuredLoad
+from pdinference.planning.observations import Observations
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer_measurements import TransferFacts
 from tests.cluster.fake_api import FakeApi
 from tests.controllers import pod_of
 
@@ -37,15 +37,12 @@ ROUTER = DEPLOYMENT.path("ns", "llama-router")
 class World:
     """The operator's core on an API server in memory; `sync` plays the watches."""
 
-    transfer: TransferFacts | None = None
-
     def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
         self.api = FakeApi()
         self.settings = settings
-        self.measured = MeasuredLoad()
         self.metrics = Metrics()
         self.document = document
-        self.activity: Activity | None = Activity(held=False, idle_seconds=0)
+        self.observations = Observations(activity=Activity(held=False, idle_seconds=0))
         self.ahead = timedelta()
         self.restart()
         self.edit()
@@ -64,12 +61,9 @@ class World:
             cache=self.cache,
             snapshotter=Snapshotter(
                 self.cache,
-                measured=lambda _: self.measured,
-                activity=lambda _: self.activity,
-                transfer=lambda _: self.transfer,
+                history,
+                observations=lambda _: self.observations,
                 now=lambda: datetime.now(UTC) + self.ahead,
-                history_due=history.is_due,
-                unproven=history.is_unproven,
             ),
             executor=Executor(
                 api=self.api,
@@ -83,6 +77,10 @@ class World:
             metrics=self.metrics,
             specs=EffectiveSpecs(Examinations(calls), history),
         )
+
+    def observe(self, **facts: Any) -> None:
+        """The operator measures these facts of the resource from now on."""
+        self.observations = replace(self.observations, **facts)
 
     def later(self, seconds: float) -> None:
         """Time passes."""

@@ -1,13 +1,16 @@
 """Inputs of a status: a resource that serves, starts, or sleeps."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.observations import Observations
 from pdinference.planning.observed import PodProblem, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.status import StatusInputs, build_status
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
@@ -20,6 +23,13 @@ def workload(role: Role, ready: int = 1) -> WorkloadState:
 
 def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
     return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
+
+
+def having(inputs: StatusInputs, **changes: Any) -> StatusInputs:
+    """The inputs with these values, each in the part that has a field of this name."""
+    measured = {fact.name for fact in fields(Observations)} & changes.keys()
+    facts = {name: changes.pop(name) for name in measured}
+    return replace(inputs, observations=replace(inputs.observations, **facts), **changes)
 
 
 SERVING = StatusInputs(
@@ -46,6 +56,7 @@ ASLEEP = replace(
     autoscalers={Role.PARAMETER: None, Role.DECODE: None},
     scales_to_zero=True,
     asleep=True,
+    observations=Observations(activity=Activity(held=False, idle_seconds=900)),
 )
 
 

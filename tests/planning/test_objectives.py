@@ -18,7 +18,7 @@ from pdinference.planning.status import StatusInputs, due_limit
 from pdinference.planning.transitions import transitions
 from pdinference.planning.utilization import RoleUse, Utilization, gpu_price
 from tests.conftest import REPOSITORY
-from tests.planning.statuses import NOW, SERVING, built, conditions
+from tests.planning.statuses import NOW, SERVING, built, conditions, having
 
 STATED = Objectives(ttft=0.5, tpot=0.03, percentile=99)
 USE = Utilization(
@@ -59,7 +59,7 @@ REST = streams()
 
 
 def inputs(counts: StreamCounts | None, use: Utilization = USE, stated: Objectives | None = STATED) -> StatusInputs:
-    return replace(SERVING, objectives=stated, streams=counts, utilization=use)
+    return having(SERVING, objectives=stated, streams=counts, utilization=use)
 
 
 def after(*found: StreamCounts | None, minutes: float = 6, use: Utilization = USE) -> Status:

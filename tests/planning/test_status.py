@@ -14,7 +14,7 @@ from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs
 from pdinference.planning.transitions import transitions
-from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, having, pod, workload
 
 
 def test_all_is_well() -> None:
@@ -127,10 +127,10 @@ def test_d_alone_answers_if_it_may_compute_prompts() -> None:
 
 
 def test_prompts_that_d_computed_are_a_condition_while_they_are_recent() -> None:
-    before = built(replace(SERVING, fell_back=True))
+    before = built(having(SERVING, fell_back=True))
     found = conditions(before)["DecodeComputesPrompts"]
     assert (found.status, found.reason) == ("True", "PrefillFallback")
-    assert "DecodeComputesPrompts" not in conditions(built(replace(SERVING, fell_back=False), before))
+    assert "DecodeComputesPrompts" not in conditions(built(having(SERVING, fell_back=False), before))
     assert "DecodeComputesPrompts" not in conditions(built(SERVING)), "unknown"
     assert conditions(built(SERVING, before))["DecodeComputesPrompts"] == found, "unknown, so as it was"
 
@@ -214,16 +214,14 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
 
 
 def test_routers_without_activity_are_reported_unless_just_started() -> None:
-    unheard = replace(
-        SERVING, scales_to_zero=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
-    )
+    unheard = having(SERVING, scales_to_zero=True, activity=None, autoscalers={Role.PARAMETER: None, Role.DECODE: None})
     assert "do not report their requests on port 29000" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
 
 def test_an_asleep_resource_that_cannot_wake_is_not_ready() -> None:
-    before, now = built(ASLEEP), built(replace(ASLEEP, activity_known=False))
+    before, now = built(ASLEEP), built(having(ASLEEP, activity=None))
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
     assert "do not start P and D" in ready.message

@@ -17,7 +17,7 @@ from pdinference.planning.status import StatusInputs
 from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, Path, TransferFacts, outline
 from pdinference.planning.transitions import transitions
 from tests.conftest import REPOSITORY
-from tests.planning.statuses import NOW, SERVING, built, conditions, pod
+from tests.planning.statuses import NOW, SERVING, built, conditions, having, pod
 
 GPUS = Path(gpus=True)
 RDMA = Path(gpus=True, rdma=1)
@@ -66,7 +66,7 @@ def rest(canary: CanaryFacts = VERIFIED) -> TransferFacts:
 
 
 def inputs(found: TransferFacts | None, path: Path = GPUS) -> StatusInputs:
-    return replace(SERVING, transfer=found, transfer_path=path)
+    return having(SERVING, transfer=found, transfer_path=path)
 
 
 def after(*found: TransferFacts | None, path: Path = GPUS, minutes: float = 6) -> Status:
@@ -239,7 +239,7 @@ def test_the_speed_of_another_revision_is_not_judged_by_the_path_of_the_spec() -
     shared = replace(inputs(facts(OVER_TCP), Path(gpus=True, parameter_instances=1)), target="r2")
     assert of(built(shared, known, NOW + timedelta(minutes=6))).reason == "Verified"
     slow = after(facts(WEAK))
-    assert of(built(replace(shared, transfer=facts(WEAK)), slow, NOW + timedelta(minutes=6))).reason == "Slow"
+    assert of(built(having(shared, transfer=facts(WEAK)), slow, NOW + timedelta(minutes=6))).reason == "Slow"
 
 
 def test_a_saturated_path_is_reported_with_what_is_asked_and_what_to_set() -> None:
@@ -399,7 +399,7 @@ def test_a_condition_of_a_later_version_is_no_obstacle() -> None:
 
 
 def test_without_a_transfer_there_is_no_condition() -> None:
-    status = built(replace(SERVING, transfer=facts(), transfer_path=None), after(facts()))
+    status = built(having(SERVING, transfer=facts(), transfer_path=None), after(facts()))
     assert KV_TRANSFER not in conditions(status)
     assert status.transfer is None
 

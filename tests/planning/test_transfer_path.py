@@ -7,7 +7,7 @@ import pytest
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
 from pdinference.planning.transfer_measurements import Path
-from tests.planning.statuses import NOW, SERVING, built, conditions
+from tests.planning.statuses import NOW, SERVING, built, conditions, having
 from tests.planning.test_transfer_measurements import OVER_TCP, facts
 
 SHARED = Path(gpus=True, reason="path is Auto, and hostLocal is set", decode_instances=2, parameter_instances=1)
@@ -17,22 +17,22 @@ IN_PODS_OF_D = replace(SERVING, aggregated=frozenset({"r1"}), transfer_path=SHAR
 
 @pytest.mark.parametrize(("path", "name"), [(SHARED, "HostLocal"), (NETWORK, "Network")])
 def test_the_status_has_the_path_and_why(path: Path, name: str) -> None:
-    transfer = built(replace(SERVING, transfer=facts(), transfer_path=path), Status(), NOW).transfer
+    transfer = built(having(SERVING, transfer=facts(), transfer_path=path), Status(), NOW).transfer
     assert transfer is not None
     assert (transfer.path, transfer.path_reason) == (name, path.reason)
 
 
 def test_without_p_pods_the_transfer_is_reported_if_p_is_in_the_pods_of_d() -> None:
-    status = built(replace(IN_PODS_OF_D, transfer=facts()), Status(), NOW)
+    status = built(having(IN_PODS_OF_D, transfer=facts()), Status(), NOW)
     assert conditions(status)[KV_TRANSFER].reason == "Verified"
-    nowhere = replace(IN_PODS_OF_D, transfer_path=NETWORK, transfer=facts())
+    nowhere = having(IN_PODS_OF_D, transfer_path=NETWORK, transfer=facts())
     assert KV_TRANSFER not in conditions(built(nowhere, Status(), NOW))
 
 
 def test_the_path_of_another_revision_is_not_claimed() -> None:
     """Routers still report the earlier revision, and the spec describes the next one."""
-    known = built(replace(SERVING, transfer=facts(), transfer_path=NETWORK), Status(), NOW)
-    changed = replace(SERVING, target="r2", transfer=facts(), transfer_path=SHARED)
+    known = built(having(SERVING, transfer=facts(), transfer_path=NETWORK), Status(), NOW)
+    changed = having(SERVING, target="r2", transfer=facts(), transfer_path=SHARED)
     transfer = built(changed, known, NOW).transfer
     assert transfer is not None
     assert (transfer.revision, transfer.path) == ("r1", "Network")
@@ -43,17 +43,17 @@ def test_the_path_of_another_revision_is_not_claimed() -> None:
 
 def test_what_tcp_gives_is_slow_within_a_pod() -> None:
     slow = facts(OVER_TCP)
-    status = built(replace(IN_PODS_OF_D, transfer=slow), Status(), NOW)
+    status = built(having(IN_PODS_OF_D, transfer=slow), Status(), NOW)
     condition = conditions(status)[KV_TRANSFER]
     assert (condition.status, condition.reason) == ("False", "Slow")
     assert "NVLink should give more" in condition.message
-    apart = built(replace(SERVING, transfer=slow, transfer_path=NETWORK), Status(), NOW)
+    apart = built(having(SERVING, transfer=slow, transfer_path=NETWORK), Status(), NOW)
     assert conditions(apart)[KV_TRANSFER].reason == "Verified"
 
 
 def test_transfers_under_way_are_those_of_each_way() -> None:
     def under_way(path: Path) -> float:
-        transfer = built(replace(IN_PODS_OF_D, transfer_path=path, transfer=facts(OVER_TCP)), Status(), NOW).transfer
+        transfer = built(having(IN_PODS_OF_D, transfer_path=path, transfer=facts(OVER_TCP)), Status(), NOW).transfer
         assert transfer is not None
         assert transfer.concurrent_transfers is not None
         return transfer.concurrent_transfers

@@ -75,7 +75,9 @@ def _belongs_in_history(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
     """
     model, reported = snapshot.model, snapshot.previous.model
     examined = model is None or (model.done and model_status(model, reported) == reported)
-    return not (snapshot.invalid or snapshot.withheld) and (examined or rollout.serving == snapshot.desired.revision)
+    return not (snapshot.spec.invalid or snapshot.spec.withheld) and (
+        examined or rollout.serving == snapshot.desired.revision
+    )
 
 
 def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:
@@ -93,13 +95,19 @@ def _sleeps(snapshot: Snapshot) -> bool:
     empty = snapshot.empty
     # Scaling the router down starts no router pod, so it does not wake P and D.
     waking = router.observed and not 0 < router.replicas == router.updated == router.available
-    return sleeps(after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.activity)
+    return sleeps(
+        after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.observations.activity
+    )
 
 
 def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
     """Seconds until P and D may scale to zero; None if they do not, or have no pods."""
     after = snapshot.desired.sleeps_after
-    return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, snapshot.activity)
+    return (
+        None
+        if after is None or asleep or snapshot.empty
+        else seconds_until_sleep(after, snapshot.observations.activity)
+    )
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
@@ -126,7 +134,7 @@ def _verdicts(
     """
     desired, resource = snapshot.desired, snapshot.resource
     # An HPA that cannot read its metrics emits a warning for each metric, several times in its first seconds.
-    unread = {snapshot.role_key(AUTOSCALER.name, role) for role in snapshot.measured.unread}
+    unread = {snapshot.role_key(AUTOSCALER.name, role) for role in snapshot.observations.load.unread}
     for key, fingerprint in desired.fingerprints.items():
         record = snapshot.children.get(key)
         verdict = judge(record, resource.owner, resource.uid, fingerprint, replicas.get(key))

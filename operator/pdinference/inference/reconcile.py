@@ -74,7 +74,7 @@ class Reconciler:
             self._metrics.errors.labels(error.reason).inc()
             _LOG.warning("The last valid spec of %s cannot be read: %s", owner, error)
             return Result(retry=True, retry_after=error.retry_after or 0.0)
-        snapshot = self._snapshotter.take(resource, spec.desired, invalid=spec.invalid, withheld=spec.withheld)
+        snapshot = self._snapshotter.take(resource, spec)
         plan = decide(snapshot)
         try:
             executed = await self._executor.execute(snapshot, plan, spec.rendered)
@@ -82,7 +82,7 @@ class Reconciler:
             spec = replace(
                 spec, invalid=error.with_consequence(_LEFT_ALONE), examine_again_after=examine_again_after(error)
             )
-            snapshot, executed = replace(snapshot, invalid=spec.invalid), ExecutionResult()
+            snapshot, executed = replace(snapshot, spec=spec), ExecutionResult()
         except BusyError:
             return Result(retry=True)
         if spec.invalid:

@@ -86,7 +86,7 @@ def _statuses(
                 replicas=counts[revision] if role in snapshot.leading_workloads(revision) else 0,
                 selector=names.selector_text(names.role_selector(snapshot.owner.name, role, revision)),
                 revision=revision,
-                baseline_inter_token_microseconds=best_baseline(state, revision, snapshot.measured.baselines)
+                baseline_inter_token_microseconds=best_baseline(state, revision, snapshot.observations.load.baselines)
                 if role is Role.DECODE
                 else None,
                 conditions=condition_changes.carry_over(limited, state.conditions),

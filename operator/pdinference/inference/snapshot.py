@@ -1,11 +1,11 @@
 """The inputs of a reconcile of a PDInference, at one moment."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pdinference.api import names
-from pdinference.api.names import PodFault, Role
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.cluster.kinds import (
     AUTOSCALER,
@@ -19,15 +19,12 @@ from pdinference.cluster.kinds import (
 )
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord
 from pdinference.examination.desired import Desired
+from pdinference.examination.effective_spec import EffectiveSpec
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.objectives import StreamCounts
+from pdinference.planning.observations import Observations
 from pdinference.planning.observed import AutoscalerState, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.scale_target import ScalerState
-from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import ScaledFleet
-from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer_measurements import TransferFacts
-from pdinference.planning.utilization import Utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +33,30 @@ class Snapshot:
 
     Attributes:
         resource: The stored resource.
-        desired: The desired state from its spec in effect.
+        spec: Its spec in effect.
         previous: Its status.
         children: Every object owned by the resource, or with the name of one of its children.
         pods: Its pods, of any revision.
-        measured: Metrics of its pods.
-        activity: Its requests, if it may scale to zero; None when unknown.
+        observations: What is measured of it.
         now: Current time.
-        fell_back: Whether D has recently computed prompts in place of P; None when unknown.
-        pod_faults: P and D pods that do not answer the routers, by name.
-        transfer: What the routers report of the KV transfer; None when unknown.
-        streams: What the routers report of streamed answers; None when unknown.
-        utilization: How much of P and D was in use.
-        invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
-        withheld: Whether the stored spec waits for the end of a pause; `desired` then follows from the last valid spec.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
         unproven: Whether the history does not say yet that requests went to the stored spec.
     """
 
     resource: ResourceRecord
-    desired: Desired
+    spec: EffectiveSpec
     previous: Status
     children: Mapping[ChildKey, ChildRecord]
     pods: tuple[PodSummary, ...]
-    measured: MeasuredLoad
-    activity: Activity | None
+    observations: Observations
     now: datetime
-    fell_back: bool | None = None
-    pod_faults: Mapping[str, PodFault] = field(default_factory=dict)
-    transfer: TransferFacts | None = None
-    streams: StreamCounts | None = None
-    utilization: Utilization = field(default_factory=Utilization)
-    invalid: str = ""
-    withheld: bool = False
     history_due: bool = False
     unproven: bool = False
+
+    @property
+    def desired(self) -> Desired:
+        """The desired state from its spec in effect."""
+        return self.spec.desired
 
     @property
     def owner(self) -> Owner:

@@ -116,21 +116,9 @@ class Application:
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
         specs = EffectiveSpecs(examinations, history)
-        snapshotter = Snapshotter(
-            self.cache,
-            self.load_monitor.measured,
-            self.load_monitor.activity,
-            self.load_monitor.fell_back,
-            self.load_monitor.pod_faults,
-            self.load_monitor.transfer,
-            self.load_monitor.streams,
-            self.load_monitor.utilization,
-            history_due=history.is_due,
-            unproven=history.is_unproven,
-        )
         inferences = Reconciler(
             cache=self.cache,
-            snapshotter=snapshotter,
+            snapshotter=Snapshotter(self.cache, history, self.load_monitor.observations),
             executor=Executor(
                 api=api,
                 cache=self.cache,

@@ -1,13 +1,13 @@
 """Reads the load of pods, and serves it to HPAs; on every replica, leader or not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from pdinference.api.names import ENGINE_ROLES, PodFault
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -27,10 +27,8 @@ from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.routers import INTERVAL_S, RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
-from pdinference.planning.objectives import StreamCounts
+from pdinference.planning.observations import Observations
 from pdinference.planning.scaling.condition import MeasuredLoad
-from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization, gpu_price
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
@@ -98,40 +96,29 @@ class LoadMonitor:
                 ).routes()
             )
 
-    def measured(self, owner: Owner) -> MeasuredLoad:
-        """Metrics of a resource's pods, for its status."""
-        caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
+    def observations(self, owner: Owner) -> Observations:
+        """What is measured of a resource now. Without I/O."""
+        return Observations(
+            load=self._load(owner),
+            activity=self._routers.activity(owner),
+            fell_back=self._routers.fell_back(owner),
+            pod_faults=self._routers.faults(owner),
+            transfer=self._routers.transfer(owner),
+            streams=self._routers.streams(owner),
+            utilization=self._utilization(owner),
+        )
+
+    def _load(self, owner: Owner) -> MeasuredLoad:
         serves_hpas = self._policies.uses_metrics_api(owner)
         return MeasuredLoad(
             self._registration.problem if serves_hpas else None,
             self._scraper.silent(owner),
-            caches,
+            {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES},
             self._scraper.baselines(owner),
             self._scraper.unread(owner) if serves_hpas else frozenset(),
         )
 
-    def activity(self, owner: Owner) -> Activity | None:
-        """The requests of a resource that may scale to zero; None when unknown."""
-        return self._routers.activity(owner)
-
-    def fell_back(self, owner: Owner) -> bool | None:
-        """Whether D has recently computed prompts of a resource in place of P; None when unknown."""
-        return self._routers.fell_back(owner)
-
-    def pod_faults(self, owner: Owner) -> Mapping[str, PodFault]:
-        """The P and D pods of a resource that do not answer its routers, by name."""
-        return self._routers.faults(owner)
-
-    def transfer(self, owner: Owner) -> TransferFacts | None:
-        """What the routers of a resource report of its KV transfer; None when unknown."""
-        return self._routers.transfer(owner)
-
-    def streams(self, owner: Owner) -> StreamCounts | None:
-        """What the routers of a resource with objectives report of streamed answers; None when unknown."""
-        return self._routers.streams(owner)
-
-    def utilization(self, owner: Owner) -> Utilization:
-        """How much of a resource's P and D was in use; unknown without objectives and autoscaling."""
+    def _utilization(self, owner: Owner) -> Utilization:
         usage = self._scraper.usage
         used = {role: use for role in ENGINE_ROLES if (use := usage.use(owner, role)) is not None}
         if not used:
@@ -140,7 +127,8 @@ class LoadMonitor:
         return Utilization(used, self._scraper.idle_token_seconds(owner), usage.cost_per_million(owner, prices))
 
     def _samples(self, owner: Owner) -> Iterator[GaugeSample]:
-        yield from objective_samples(self._policies.objectives(owner), self.streams(owner), self.utilization(owner))
+        streams, utilization = self._routers.streams(owner), self._utilization(owner)
+        yield from objective_samples(self._policies.objectives(owner), streams, utilization)
         record = self._cache.resources.get(owner)
         if record is not None:
             yield from memory_samples(status_of(record).plan)

@@ -42,7 +42,7 @@ def _unknown(moment: Moment, cache: ObjectCache, found: Installed, *, from_file:
         yield "Load metrics are not read. The recommended counts are those that were written to the PDScalers last."
     if _differs(moment):
         yield f"{_SETTINGS} {found.source}"
-        if snapshot.previous.observed_generation == snapshot.resource.generation and not snapshot.invalid:
+        if snapshot.previous.observed_generation == snapshot.resource.generation and not snapshot.spec.invalid:
             yield f"{_HANDLED} {found.differences}"
     yield "Changes of the status, and Events, are not shown."
 

@@ -75,7 +75,7 @@ def explanation(moment: Moment, cache: ObjectCache, found: Installed, *, from_fi
         snapshot.resource,
         target=snapshot.desired.revision,
         serving=plain(plan.rollout.serving, 63),
-        problem=snapshot.invalid or _pause(snapshot),
+        problem=snapshot.spec.invalid or _pause(snapshot),
         rollout=traffic_switch(moment),
         roles=role_counts(moment),
         gpus=gpus(moment),
@@ -90,7 +90,7 @@ def explanation(moment: Moment, cache: ObjectCache, found: Installed, *, from_fi
 def _pause(snapshot: Snapshot) -> str:
     owner = snapshot.owner
     paused = snapshot.resource.paused
-    return pause_message(owner.namespace, owner.name, withheld=snapshot.withheld) if paused else ""
+    return pause_message(owner.namespace, owner.name, withheld=snapshot.spec.withheld) if paused else ""
 
 
 def left_alone(resource: ResourceRecord, problem: str) -> Explanation:

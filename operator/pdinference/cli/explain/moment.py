@@ -62,10 +62,10 @@ async def look(api: ApiServer, cache: ObjectCache, resource: ResourceRecord, set
     spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).find(resource)
     children = {child.key: child for child in await spec.rendered()}
     _assume(cache, children.values())
-    snapshotter = Snapshotter(cache, history_due=history.is_due, unproven=history.is_unproven)
+    snapshotter = Snapshotter(cache, history)
 
     def decided() -> tuple[Snapshot, Plan]:
-        snapshot = snapshotter.take(resource, spec.desired, invalid=spec.invalid, withheld=spec.withheld)
+        snapshot = snapshotter.take(resource, spec)
         return snapshot, decide(snapshot)
 
     _, plan = decided()

@@ -17,9 +17,9 @@ def autoscaling(inputs: StatusInputs) -> ConditionResult | None:
         return None
     if (result := _without_load(inputs)) is not None:
         return result
-    result = autoscaling_result(inputs.autoscalers, inputs.measured, limited=inputs.allocation.limited)
+    result = autoscaling_result(inputs.autoscalers, inputs.observations.load, limited=inputs.allocation.limited)
     # A router pod that is starting has not reported yet.
-    if inputs.scales_to_zero and not inputs.activity_known and not inputs.routers_change:
+    if inputs.scales_to_zero and inputs.observations.activity is None and not inputs.routers_change:
         return result._replace(message=f"{result.message} {_ACTIVITY_UNKNOWN}")
     return result
 

@@ -89,6 +89,6 @@ def _model(inputs: StatusInputs, previous: Status) -> ModelStatus | None:
 def _plan(inputs: StatusInputs, previous: Status) -> PlanStatus | None:
     reported = {
         role: [caches[pod.name] for pod in inputs.current_pods(role) if pod.name in caches]
-        for role, caches in inputs.measured.kv_caches.items()
+        for role, caches in inputs.observations.load.kv_caches.items()
     }
     return compared(inputs.memory.status, reported, previous.plan if previous.revision == inputs.target else None)

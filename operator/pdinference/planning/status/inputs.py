@@ -8,14 +8,13 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.objectives import Objectives, StreamCounts
+from pdinference.planning.objectives import Objectives
+from pdinference.planning.observations import Observations
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
-from pdinference.planning.transfer_measurements import ON_CPU, Path, TransferFacts
-from pdinference.planning.utilization import Utilization
+from pdinference.planning.transfer_measurements import ON_CPU, Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +35,17 @@ class StatusInputs:
         route: The parents of the HTTPRoute; empty while it does not exist, and None without one.
         verifies_model: Whether P and D check their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
-        measured: Metrics of the pods.
+        observations: What is measured of the resource.
         minimums: `minReplicas` of each autoscaled role.
         allocation: The replica count of each role, and what limits it.
         scales_to_zero: Whether P and D may have no pods because no requests arrived.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready (`router.whenNoPrefill: Serve`).
-        fell_back: Whether D has recently computed prompts in place of P; None when unknown.
-        transfer: What the routers report of the KV transfer; None when unknown.
         transfer_path: How the KV cache goes from P to D; None if it does not.
         objectives: The latency objectives; None without any.
-        streams: The streamed answers of the last minutes; None when unknown.
-        utilization: How much of P and D was in use.
         asleep: Whether P and D have no pods because no requests arrived.
         invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
         paused: Whether edits of the spec are not rolled out.
         withheld: Whether there is such an edit; the other inputs then follow from the spec before it.
-        activity_known: Whether all router pods report their requests.
         progress_deadline: How long a roll-out may make no progress; None for no limit.
     """
 
@@ -73,19 +67,14 @@ class StatusInputs:
     route: tuple[RouteParent, ...] | None = None
     verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
-    measured: MeasuredLoad = field(default_factory=MeasuredLoad)
+    observations: Observations = field(default_factory=Observations)
     minimums: Mapping[Role, int] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
     scales_to_zero: bool = False
     decode_computes_prompts: bool = False
-    fell_back: bool | None = None
-    transfer: TransferFacts | None = None
     transfer_path: Path | None = ON_CPU
     objectives: Objectives | None = None
-    streams: StreamCounts | None = None
-    utilization: Utilization = field(default_factory=Utilization)
     asleep: bool = False
-    activity_known: bool = True
     invalid: str = ""
     paused: bool = False
     withheld: bool = False

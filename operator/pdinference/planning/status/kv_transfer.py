@@ -107,7 +107,7 @@ def transfer(
 
 def _of_known_pods(inputs: StatusInputs) -> TransferFacts | None:
     """The facts without names of pods that there are not: what router pods report is untrusted."""
-    facts = inputs.transfer
+    facts = inputs.observations.transfer
     if facts is None:
         return None
     names = {pod.name for pod in inputs.pods}

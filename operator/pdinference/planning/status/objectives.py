@@ -32,7 +32,7 @@ def objectives(
     inputs: StatusInputs, previous: Status, now: datetime
 ) -> tuple[ConditionResult | None, ObjectivesStatus | None]:
     """The condition and the numbers; as last written while no router pod reports."""
-    stated, counts = inputs.objectives, inputs.streams
+    stated, counts = inputs.objectives, inputs.observations.streams
     if stated is None:
         return None, None
     last = find(previous.conditions, OBJECTIVES_MET)
@@ -84,13 +84,12 @@ def _is_long(previous: Status, known: ObjectivesStatus | None, now: datetime) ->
 
 
 def _limit(inputs: StatusInputs, stated: Objectives, found: Mapping[Kind, Attainment]) -> Limit:
-    if inputs.streams is None:
+    seen, path = inputs.observations, inputs.transfer_path
+    if seen.streams is None:
         return ""
-    moved = None
-    if inputs.transfer is not None and inputs.transfer_path is not None:
-        measured = rates(inputs.transfer, inputs.transfer_path, ways=1)
-        moved = measured.of_first_token if measured is not None else None
-    return limit(stated, found, inputs.streams, inputs.utilization, transfer_share=moved)
+    measured = rates(seen.transfer, path, ways=1) if seen.transfer is not None and path is not None else None
+    moved = measured.of_first_token if measured is not None else None
+    return limit(stated, found, seen.streams, seen.utilization, transfer_share=moved)
 
 
 def _is_kept(reason: str, before: str, fresh: ObjectivesStatus, known: ObjectivesStatus, now: datetime) -> bool:

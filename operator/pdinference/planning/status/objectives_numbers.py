@@ -37,8 +37,8 @@ def objectives_numbers(
     if not found:
         at_rest = known or ObjectivesStatus(stated=stated)
         return at_rest.model_copy(update={"observed_time": now.replace(microsecond=0), "limit": ""})
-    seconds = inputs.streams.seconds if inputs.streams is not None else 0.0
-    use = inputs.utilization
+    streams, use = inputs.observations.streams, inputs.observations.utilization
+    seconds = streams.seconds if streams is not None else 0.0
     return ObjectivesStatus(
         stated=stated,
         since=(now - timedelta(seconds=seconds)).replace(microsecond=0),

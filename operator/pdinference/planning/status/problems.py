@@ -115,7 +115,7 @@ def _held_back(
 def _without_pods(inputs: StatusInputs, role: Role) -> Diagnosis:
     """Why the role has a desired count of zero."""
     if inputs.asleep and role in ENGINE_ROLES and inputs.desired[role] > 0:
-        then = " The next request starts its pods." if inputs.activity_known else ""
+        then = " The next request starts its pods." if inputs.observations.activity is not None else ""
         return Diagnosis(ASLEEP, f"{ROLE_WORDS[role]}: no pods because no requests arrived.{then}")
     if inputs.desired[role] > 0 and inputs.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods have ended."

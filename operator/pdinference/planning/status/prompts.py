@@ -8,10 +8,10 @@ from pdinference.planning.status.inputs import StatusInputs
 
 def decode_computes_prompts(inputs: StatusInputs, previous: Status) -> ConditionResult | None:
     """True while D has recently computed prompts in place of P; None otherwise."""
-    if inputs.fell_back is None:  # as last written, for example after a restart of the operator
+    if inputs.observations.fell_back is None:  # as last written, for example after a restart of the operator
         last = find(previous.conditions, DECODE_COMPUTES_PROMPTS)
         return None if last is None else ConditionResult(last.status, last.reason, last.message)
-    if not inputs.fell_back:
+    if not inputs.observations.fell_back:
         return None
     return ConditionResult(
         "True",

@@ -44,7 +44,7 @@ def _unfinished(inputs: StatusInputs, progress: ConditionResult) -> str:
 
 
 def _asleep(inputs: StatusInputs) -> ConditionResult:
-    if inputs.activity_known:
+    if inputs.observations.activity is not None:
         message = "P and D have no pods because no requests arrived. The next request starts them and waits for them."
         return ConditionResult("True", ASLEEP, message)
     message = (
