@@ -101,8 +101,8 @@ def stopped(inputs: StatusInputs, *roles: Role) -> StatusInputs:
     """With `replicas: 0` of roles, whose pods are gone."""
     workloads = {role: replace(workload(role, ready=0), desired=0) for role in roles}
     pods = tuple(one for one in inputs.pods if one.role not in roles)
-    desired = {**inputs.desired, **dict.fromkeys(roles, 0)}
-    return without_router(replace(inputs, desired=desired, workloads={**inputs.workloads, **workloads}, pods=pods))
+    desired = {**inputs.desired.replicas, **dict.fromkeys(roles, 0)}
+    return without_router(having(inputs, replicas=desired, workloads={**inputs.workloads, **workloads}, pods=pods))
 
 
 def failed(*, transient: bool) -> StatusInputs:

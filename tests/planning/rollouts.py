@@ -1,7 +1,6 @@
 """Inputs of a status: a first roll-out, a second one, and pods with problems."""
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, Role
@@ -10,8 +9,7 @@ from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.status import StatusInputs
 from tests.planning.statuses import STARTING, pod, workload
 
-DEADLINE = timedelta(seconds=600)
-FIRST = replace(STARTING, progress_deadline=DEADLINE)
+FIRST = STARTING
 SECOND = replace(
     FIRST,
     rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),

@@ -8,11 +8,11 @@ from pdinference.api.names import ENGINE_ROLES, PodFault, Role
 from pdinference.planning.answering import as_routers_see
 from pdinference.planning.observed import PodProblem, PodSummary, SharedEngine
 from pdinference.planning.transitions import transitions
-from tests.planning.statuses import SERVING, built, conditions, pod, workload
+from tests.planning.statuses import SERVING, built, conditions, having, pod, workload
 
-TWO = replace(
+TWO = having(
     SERVING,
-    desired={**SERVING.desired, Role.DECODE: 2},
+    replicas={**SERVING.desired.replicas, Role.DECODE: 2},
     workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE, ready=2), desired=2)},
     pods=(*SERVING.pods, replace(pod(Role.DECODE), name="x-decode-1")),
 )

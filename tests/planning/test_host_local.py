@@ -1,13 +1,11 @@
 """The status of a resource whose pods of D have the engines of P too."""
 
-from dataclasses import replace
-
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import DECODE_READY, PARAMETER_READY, READY
 from pdinference.planning.observed import PodProblem, PodSummary, SharedEngine
 from pdinference.planning.status import StatusInputs
 from pdinference.planning.transfer_measurements import Path
-from tests.planning.statuses import SERVING, built, conditions, pod
+from tests.planning.statuses import SERVING, built, conditions, having, pod
 
 P, D = Role.PARAMETER, Role.DECODE
 CRASH = PodProblem("CrashLoopBackOff", "", "parameter-0", "v:1", 1, "RuntimeError: no memory", 4)
@@ -23,9 +21,9 @@ def group(name: str, *, p: bool = True, d: bool = True, problem: PodProblem | No
 
 
 def inputs(*pods: PodSummary, serve: bool = True) -> StatusInputs:
-    return replace(
+    return having(
         SERVING,
-        desired={D: 2, Role.ROUTER: 1},
+        replicas={D: 2, Role.ROUTER: 1},
         aggregated=frozenset({"r1"}),
         transfer_path=Path(decode_instances=2, parameter_instances=1),
         pods=(*pods, pod(Role.ROUTER)),

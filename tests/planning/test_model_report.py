@@ -12,7 +12,7 @@ from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
 from pdinference.planning.observed import JobState, PodProblem, PodSummary
 from pdinference.planning.transitions import transitions
-from tests.planning.statuses import STARTING, built, conditions, pod
+from tests.planning.statuses import STARTING, built, conditions, having, pod
 
 GIB = 2**30
 FACTS = {"config": {"num_hidden_layers": 32}, "checkpoint": {"elements": 5}}
@@ -126,7 +126,7 @@ def test_start_end_and_failure_have_one_event_each() -> None:
 
 
 def looking(*pods: PodSummary, **more: Any) -> Any:
-    inputs = replace(STARTING, verifies_model=True, pods=pods, **more)
+    inputs = having(STARTING, verifies_model=True, pods=pods, **more)
     return conditions(built(inputs))["ModelReady"]
 
 
@@ -159,7 +159,7 @@ def test_damage_after_the_download_is_reported() -> None:
 
 
 def test_the_role_whose_pod_has_no_model_says_so() -> None:
-    status = conditions(built(replace(STARTING, verifies_model=True, pods=(pod(Role.PARAMETER), WITHOUT))))
+    status = conditions(built(having(STARTING, verifies_model=True, pods=(pod(Role.PARAMETER), WITHOUT))))
     assert (status["DecodeReady"].status, status["DecodeReady"].reason) == ("False", NO_MODEL)
     for name in ("DecodeReady", "Progressing", "Ready"):
         assert TOLD in status[name].message
@@ -167,7 +167,7 @@ def test_the_role_whose_pod_has_no_model_says_so() -> None:
 
 def test_a_model_that_cannot_be_loaded_and_its_repair_have_events() -> None:
     def reasons(old: tuple[PodSummary, ...], new: tuple[PodSummary, ...]) -> list[tuple[str, str]]:
-        statuses = [built(replace(STARTING, verifies_model=True, pods=pods)) for pods in (old, new)]
+        statuses = [built(having(STARTING, verifies_model=True, pods=pods)) for pods in (old, new)]
         return [(each.type, each.reason) for each in transitions(*statuses)]
 
     assert reasons((), (WITH,)) == []

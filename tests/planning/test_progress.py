@@ -16,8 +16,8 @@ from pdinference.planning.observed import AutoscalerState, JobState, PodProblem,
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, due
 from pdinference.planning.transitions import transitions
-from tests.planning.rollouts import DEADLINE, FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
-from tests.planning.statuses import ASLEEP, NOW, SERVING, built, conditions, workload
+from tests.planning.rollouts import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
+from tests.planning.statuses import ASLEEP, DEADLINE, NOW, SERVING, built, conditions, having, workload
 
 
 def after(inputs: StatusInputs, previous: Status, seconds: float) -> Status:
@@ -121,16 +121,15 @@ def test_a_new_generation_starts_the_time_anew() -> None:
 
 
 def test_a_finished_rollout_has_no_deadline() -> None:
-    done = after(replace(SERVING, progress_deadline=DEADLINE), built(SECOND), 60)
+    done = after(SERVING, built(SECOND), 60)
     assert progress(done) == ("False", "RolloutComplete")
     assert done.last_progress_time is None
     assert not {"Reconciling", "Stalled"} & conditions(done).keys()
 
 
-GROWING = replace(
+GROWING = having(
     SERVING,
-    progress_deadline=DEADLINE,
-    desired={**SERVING.desired, Role.DECODE: 2},
+    replicas={**SERVING.desired.replicas, Role.DECODE: 2},
     workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)},
     pods=(*SERVING.pods, PodSummary("x-decode-1", Role.DECODE, "r1", problem=NO_ROOM)),
 )
@@ -157,8 +156,7 @@ def test_a_wait_for_the_gpu_budget_or_in_sleep_is_no_failure() -> None:
     late = after(waits, built(waits), 9999)
     assert progress(late) == ("True", "GpuBudget")
     assert late.last_progress_time is None
-    asleep = replace(ASLEEP, progress_deadline=DEADLINE)
-    assert progress(after(asleep, built(asleep), 9999)) == ("False", "RolloutComplete")
+    assert progress(after(ASLEEP, built(ASLEEP), 9999)) == ("False", "RolloutComplete")
     freed = after(SECOND, late, 20000)
     assert due(freed, DEADLINE) == NOW + timedelta(seconds=20600), "the time of the wait does not count"
 
@@ -260,7 +258,7 @@ def histories(draw: st.DrawFn) -> list[tuple[StatusInputs, int]]:
     """Situations, with the seconds at which they are seen."""
     found, second = [], 0
     for _ in range(draw(st.integers(1, 6))):
-        base = replace(draw(BASES), progress_deadline=DEADLINE)
+        base = draw(BASES)
         if draw(st.booleans()):
             base = with_decode(base, draw(TROUBLES), ready=draw(st.booleans()), restarted=draw(st.booleans()))
         second += draw(st.integers(0, 900))

@@ -36,7 +36,7 @@ def test_all_is_well() -> None:
 
 
 def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
-    loose = replace(SERVING, pinned=ConditionResult("False", "NotPinned", "because"))
+    loose = having(SERVING, pinned=ConditionResult("False", "NotPinned", "because"))
     found = conditions(built(loose))
     assert (found["Pinned"].status, found["Pinned"].reason) == ("False", "NotPinned")
     assert {name: found[name].status for name in conditions(built(SERVING))} == {
@@ -45,7 +45,7 @@ def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
 
 
 def test_clients_without_keys_take_part_in_no_other_condition() -> None:
-    exposed = replace(SERVING, clients_authenticated=ConditionResult("False", "NoApiKeys", "because"))
+    exposed = having(SERVING, clients_authenticated=ConditionResult("False", "NoApiKeys", "because"))
     found, others = conditions(built(exposed)), conditions(built(SERVING))
     assert (found["ClientsAuthenticated"].status, found["ClientsAuthenticated"].reason) == ("False", "NoApiKeys")
     assert {name: found[name].status for name in others} == {name: others[name].status for name in others}
@@ -60,7 +60,7 @@ def test_a_start_is_a_rollout_and_not_ready() -> None:
 
 def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
     grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
-    scaling = replace(SERVING, workloads=grown, desired={**SERVING.desired, Role.DECODE: 2})
+    scaling = having(SERVING, workloads=grown, replicas={**SERVING.desired.replicas, Role.DECODE: 2})
     found = conditions(built(scaling))["Progressing"]
     assert (found.status, found.reason) == ("True", "NotAllReady")
     assert found.message.startswith("Revision r1 is rolled out. D: 1 of 2 pods ready.")
@@ -110,7 +110,7 @@ def test_ready_does_not_contradict_the_counts_of_a_revision_that_is_stuck() -> N
 
 def test_ready_refers_to_what_is_missing_in_the_serving_revision() -> None:
     two = replace(SERVING, workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)})
-    two = replace(two, desired={**two.desired, Role.DECODE: 2})
+    two = having(two, replicas={**two.desired.replicas, Role.DECODE: 2})
     ready = conditions(built(two))["Ready"]
     assert (ready.status, ready.reason) == ("True", "Serving")
     assert "Not everything is as in the spec (NotAllReady); the condition Progressing says why." in ready.message
@@ -120,10 +120,10 @@ def test_ready_refers_to_what_is_missing_in_the_serving_revision() -> None:
 def test_d_alone_answers_if_it_may_compute_prompts() -> None:
     inputs = replace(SERVING, pods=(pod(Role.DECODE), pod(Role.ROUTER), pod(Role.PARAMETER, ready=False)))
     assert conditions(built(inputs))["Ready"].status == "False"
-    ready = conditions(built(replace(inputs, decode_computes_prompts=True)))["Ready"]
+    ready = conditions(built(having(inputs, decode_computes_prompts=True)))["Ready"]
     assert (ready.status, ready.reason) == ("True", "Serving")
     assert "D computes the prompts, because no P pod is ready." in ready.message
-    assert "D computes" not in conditions(built(replace(SERVING, decode_computes_prompts=True)))["Ready"].message
+    assert "D computes" not in conditions(built(having(SERVING, decode_computes_prompts=True)))["Ready"].message
 
 
 def test_prompts_that_d_computed_are_a_condition_while_they_are_recent() -> None:
@@ -136,7 +136,7 @@ def test_prompts_that_d_computed_are_a_condition_while_they_are_recent() -> None
 
 
 def test_a_role_that_is_scaled_to_zero_says_so() -> None:
-    inputs = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0}, pods=(pod(Role.PARAMETER),))
+    inputs = having(SERVING, replicas={**SERVING.desired.replicas, Role.DECODE: 0}, pods=(pod(Role.PARAMETER),))
     condition = conditions(built(inputs))["DecodeReady"]
     assert (condition.status, condition.reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas" in condition.message
@@ -185,7 +185,7 @@ def test_only_pods_of_the_current_revision_count() -> None:
 def test_an_asleep_resource_with_one_role_stopped_is_not_ready() -> None:
     before = built(ASLEEP)
     assert conditions(before)["Ready"].reason == "Asleep"
-    stopped = replace(ASLEEP, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
+    stopped = having(ASLEEP, replicas={**SERVING.desired.replicas, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
     status = built(stopped, previous=before)
     assert (conditions(status)["Ready"].status, conditions(status)["Ready"].reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas is 0" in conditions(status)["Ready"].message
@@ -207,14 +207,14 @@ def test_an_instance_of_several_nodes_counts_once_with_all_its_pods() -> None:
 @pytest.mark.parametrize(("fits", "status"), [(True, "True"), (False, "False"), (None, "Unknown")])
 def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, status: str) -> None:
     plan = PlanStatus(decode=RoleMemory(weights_bytes=7))
-    made = built(replace(SERVING, memory=MemoryVerdict(fits, "because", status=plan)))
+    made = built(having(SERVING, memory=MemoryVerdict(fits, "because", status=plan)))
     assert (conditions(made)["MemoryFits"].status, conditions(made)["MemoryFits"].message) == (status, "because")
     assert made.plan is not None
     assert made.plan.decode == plan.decode
 
 
 def test_routers_without_activity_are_reported_unless_just_started() -> None:
-    unheard = having(SERVING, scales_to_zero=True, activity=None, autoscalers={Role.PARAMETER: None, Role.DECODE: None})
+    unheard = having(SERVING, sleeps_after=900, activity=None, autoscalers={Role.PARAMETER: None, Role.DECODE: None})
     assert "do not report their requests on port 29000" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
@@ -240,12 +240,12 @@ def test_an_asleep_resource_without_a_router_waits_for_the_router() -> None:
 
 def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
     """In the middle of a roll-out, with a router pod of r0 in which requests may wait, and no pair of r0."""
-    return replace(
+    return having(
         pair,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={**pair.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
         pods=(*pair.pods, pod(Role.ROUTER, revision="r0")),
-        scales_to_zero=True,
+        sleeps_after=900,
     )
 
 

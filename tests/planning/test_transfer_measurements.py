@@ -236,7 +236,7 @@ def test_many_d_pods_share_the_way_of_one_p() -> None:
 
 def test_the_speed_of_another_revision_is_not_judged_by_the_path_of_the_spec() -> None:
     known = after(facts(OVER_TCP))
-    shared = replace(inputs(facts(OVER_TCP), Path(gpus=True, parameter_instances=1)), target="r2")
+    shared = having(inputs(facts(OVER_TCP), Path(gpus=True, parameter_instances=1)), revision="r2")
     assert of(built(shared, known, NOW + timedelta(minutes=6))).reason == "Verified"
     slow = after(facts(WEAK))
     assert of(built(having(shared, transfer=facts(WEAK)), slow, NOW + timedelta(minutes=6))).reason == "Slow"
@@ -377,7 +377,7 @@ def test_a_failure_of_p_names_the_p_pod_and_not_the_network() -> None:
 
 def test_a_fault_that_moves_to_another_d_pod_is_written() -> None:
     one, other = (CanaryFacts(Verification.FAILED, "r1", decode=pod) for pod in ("d1", "d2"))
-    pods = tuple(replace(pod(Role.DECODE), name=name) for name in ("d1", "d2"))
+    pods = (*SERVING.pods, *(replace(pod(Role.DECODE), name=name) for name in ("d1", "d2")))
     status = built(replace(inputs(facts(canary=one)), pods=pods))
     assert built(replace(inputs(facts(canary=one)), pods=pods), status, NOW + timedelta(hours=1)) == status
     moved = built(replace(inputs(facts(canary=other)), pods=pods), status, NOW + timedelta(hours=1))

@@ -12,7 +12,7 @@ from tests.planning.test_transfer_measurements import OVER_TCP, facts
 
 SHARED = Path(gpus=True, reason="path is Auto, and hostLocal is set", decode_instances=2, parameter_instances=1)
 NETWORK = Path(gpus=True, reason="path is Network")
-IN_PODS_OF_D = replace(SERVING, aggregated=frozenset({"r1"}), transfer_path=SHARED)
+IN_PODS_OF_D = having(SERVING, aggregated=frozenset({"r1"}), transfer_path=SHARED)
 
 
 @pytest.mark.parametrize(("path", "name"), [(SHARED, "HostLocal"), (NETWORK, "Network")])
@@ -32,7 +32,7 @@ def test_without_p_pods_the_transfer_is_reported_if_p_is_in_the_pods_of_d() -> N
 def test_the_path_of_another_revision_is_not_claimed() -> None:
     """Routers still report the earlier revision, and the spec describes the next one."""
     known = built(having(SERVING, transfer=facts(), transfer_path=NETWORK), Status(), NOW)
-    changed = having(SERVING, target="r2", transfer=facts(), transfer_path=SHARED)
+    changed = having(SERVING, revision="r2", transfer=facts(), transfer_path=SHARED)
     transfer = built(changed, known, NOW).transfer
     assert transfer is not None
     assert (transfer.revision, transfer.path) == ("r1", "Network")

@@ -18,12 +18,12 @@ from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.memory import NO_VERDICT, MemoryVerdict
 from pdinference.memory.moved import Moved
-from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.desired_state import DesiredState
 from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.objectives import Objectives
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from pdinference.planning.transfer_measurements import ON_CPU, Path
+from pdinference.planning.transfer_measurements import Path
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
@@ -69,59 +69,29 @@ class DesiredModel:
     placed_as: Role
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired(DesiredState):
     """The desired state for one generation of a resource, without manifests, which are rendered again when needed.
 
     Attributes:
         spec: Digest of the spec.
-        memory: Whether the model fits its devices.
-        pinned: Whether P is pinned to products; None where P has no accelerator, and without P.
-        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
-        roles: P and D, as far as they have pods of their own.
-        replicas: `replicas` of each role; for autoscaled roles, the initial count.
         service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
         engines: The role of each workload of P and D, worker nodes included.
-        scale: Ranges of P and D, their ratio, and the GPU budget.
         model: The Job for the model; None without one.
-        verifies_model: Whether P and D check their model before vLLM starts.
-        progress_deadline: How long a roll-out may make no progress.
-        sleeps_after: Seconds without a request until P and D scale to zero; None for never.
-        decode_computes_prompts: Whether D computes prompts while no P pod is ready.
-        transfer_path: How the KV cache goes from P to D; None if it does not.
-        objectives: The latency objectives; None without any.
         ignored: Fields of a newer CRD.
     """
 
     uid: str
     generation: int
     spec: bytes
-    revision: str
-    roles: tuple[Role, ...]
-    replicas: Mapping[Role, int]
+    facts: str
     service: Service
     fingerprints: Mapping[ChildKey, str]
-    memory: MemoryVerdict
-    pinned: ConditionResult | None
-    clients_authenticated: ConditionResult | None
-    facts: str
     engines: Mapping[ChildKey, Role]
-    scale: ScaleSpec
-    progress_deadline: timedelta
     model: DesiredModel | None = None
-    verifies_model: bool = False
-    sleeps_after: int | None = None
-    decode_computes_prompts: bool = True
-    transfer_path: Path | None = ON_CPU
-    objectives: Objectives | None = None
     ignored: tuple[str, ...] = ()
-
-    @property
-    def autoscaled(self) -> tuple[Role, ...]:
-        """The roles that have a scale target."""
-        return tuple(role for role in ENGINE_ROLES if self.scale.roles[role].autoscaled)
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is the desired state of this version of the resource."""

@@ -19,7 +19,7 @@ def autoscaling(inputs: StatusInputs) -> ConditionResult | None:
         return result
     result = autoscaling_result(inputs.autoscalers, inputs.observations.load, limited=inputs.allocation.limited)
     # A router pod that is starting has not reported yet.
-    if inputs.scales_to_zero and inputs.observations.activity is None and not inputs.routers_change:
+    if inputs.desired.sleeps_after is not None and inputs.observations.activity is None and not inputs.routers_change:
         return result._replace(message=f"{result.message} {_ACTIVITY_UNKNOWN}")
     return result
 

@@ -45,7 +45,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         inputs,
         first,
         model_failure=model_failure(inputs, previous),
-        late=late(since, inputs.progress_deadline, now),
+        late=late(since, inputs.desired.progress_deadline, now),
     )
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     objectives_met, attained = objectives(inputs, previous, now)
@@ -54,9 +54,9 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         **{ROLE_CONDITIONS[role]: role_ready(inputs, role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),
-        MEMORY_FITS: memory_fits(inputs.memory),
-        PINNED: inputs.pinned,
-        CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
+        MEMORY_FITS: memory_fits(inputs.desired.memory),
+        PINNED: inputs.desired.pinned,
+        CLIENTS_AUTHENTICATED: inputs.desired.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
         KV_TRANSFER: kv_transfer,
@@ -67,7 +67,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
     return Status(
         observed_generation=inputs.generation,
         url=inputs.url,
-        revision=inputs.target,
+        revision=inputs.desired.revision,
         serving_revision=inputs.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
         plan=_plan(inputs, previous),
@@ -91,4 +91,6 @@ def _plan(inputs: StatusInputs, previous: Status) -> PlanStatus | None:
         role: [caches[pod.name] for pod in inputs.current_pods(role) if pod.name in caches]
         for role, caches in inputs.observations.load.kv_caches.items()
     }
-    return compared(inputs.memory.status, reported, previous.plan if previous.revision == inputs.target else None)
+    return compared(
+        inputs.desired.memory.status, reported, previous.plan if previous.revision == inputs.desired.revision else None
+    )

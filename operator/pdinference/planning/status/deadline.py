@@ -58,9 +58,9 @@ def last_progress(
     return before
 
 
-def late(since: datetime | None, deadline: timedelta | None, now: datetime) -> bool:
+def late(since: datetime | None, deadline: timedelta, now: datetime) -> bool:
     """Whether the deadline has passed."""
-    return since is not None and deadline is not None and now >= since + deadline
+    return since is not None and now >= since + deadline
 
 
 def due(status: Status, deadline: timedelta) -> datetime | None:
@@ -96,7 +96,7 @@ def _moved(
     model: ConditionResult | None,
 ) -> bool:
     """Whether there was progress since the last status: another revision, one more ready pod, or a phase that ended."""
-    if (previous.revision, previous.observed_generation) != (inputs.target, inputs.generation):
+    if (previous.revision, previous.observed_generation) != (inputs.desired.revision, inputs.generation):
         return True
     if previous.serving_revision != inputs.rollout.serving:
         return True

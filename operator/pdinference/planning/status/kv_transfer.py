@@ -79,15 +79,15 @@ def transfer(
     inputs: StatusInputs, previous: Status, now: datetime
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
     """The condition and the numbers; as last written while no router pod reports, and before that the path alone."""
-    path, facts = inputs.transfer_path, _of_known_pods(inputs)
+    path, facts = inputs.desired.transfer_path, _of_known_pods(inputs)
     if path is None or (facts is not None and _has_no_p(inputs, path, facts.revision)):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
     if facts is None:
         if last is None:
-            return None, TransferStatus(revision=inputs.target, path=path.name, path_reason=path.reason)
+            return None, TransferStatus(revision=inputs.desired.revision, path=path.name, path_reason=path.reason)
         return ConditionResult(last.status, last.reason, last.message), previous.transfer
-    if facts.revision != inputs.target:  # the spec describes another revision, whose path may be faster
+    if facts.revision != inputs.desired.revision:  # the spec describes another revision, whose path may be faster
         path = replace(path, gpus=False)
     known = previous.transfer if last is not None and _is_of(previous.transfer, facts) else None
     before = last.reason if known is not None and last is not None and last.reason in _SEVERITY else NO_REQUESTS
@@ -96,7 +96,7 @@ def transfer(
     found = rates(facts, path, _ways(inputs, path, facts.revision))
     reason = _judge(facts.canary, found, path, before)
     numbers = transfer_numbers(facts, found, path, known, now)
-    if facts.revision == inputs.target:
+    if facts.revision == inputs.desired.revision:
         numbers = numbers.model_copy(update={"path": path.name, "path_reason": path.reason})
     lasts = before in _OF_REQUESTS and facts.seconds < _WHOLE_S  # the operator or the router has restarted
     rests = found is None
@@ -121,7 +121,7 @@ def _of_known_pods(inputs: StatusInputs) -> TransferFacts | None:
 
 def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:
     """Whether D computes the prompts of a revision. Without P pods, P may run in the pods of D."""
-    return revision in inputs.aggregated and not (path.host_local and revision == inputs.target)
+    return revision in inputs.aggregated and not (path.host_local and revision == inputs.desired.revision)
 
 
 def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:

@@ -27,7 +27,7 @@ def model_ready(inputs: StatusInputs, previous: Status) -> ConditionResult | Non
         return ConditionResult("False", *found)
     if job is not None:
         return ConditionResult("True", *job_diagnosis(inputs, job, previous))
-    if not inputs.verifies_model:
+    if not inputs.desired.verifies_model:
         return None
     if any(pod.has_model for pod in pods):
         return ConditionResult("True", CHECKED, "Pods checked the model before vLLM started, and found it complete.")

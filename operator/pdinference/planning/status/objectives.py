@@ -32,7 +32,7 @@ def objectives(
     inputs: StatusInputs, previous: Status, now: datetime
 ) -> tuple[ConditionResult | None, ObjectivesStatus | None]:
     """The condition and the numbers; as last written while no router pod reports."""
-    stated, counts = inputs.objectives, inputs.observations.streams
+    stated, counts = inputs.desired.objectives, inputs.observations.streams
     if stated is None:
         return None, None
     last = find(previous.conditions, OBJECTIVES_MET)
@@ -84,7 +84,7 @@ def _is_long(previous: Status, known: ObjectivesStatus | None, now: datetime) ->
 
 
 def _limit(inputs: StatusInputs, stated: Objectives, found: Mapping[Kind, Attainment]) -> Limit:
-    seen, path = inputs.observations, inputs.transfer_path
+    seen, path = inputs.observations, inputs.desired.transfer_path
     if seen.streams is None:
         return ""
     measured = rates(seen.transfer, path, ways=1) if seen.transfer is not None and path is not None else None

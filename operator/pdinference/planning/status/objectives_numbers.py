@@ -33,7 +33,7 @@ def objectives_numbers(
         now: The time.
         limit: What limits.
     """
-    stated = "" if inputs.objectives is None else inputs.objectives.stated
+    stated = "" if inputs.desired.objectives is None else inputs.desired.objectives.stated
     if not found:
         at_rest = known or ObjectivesStatus(stated=stated)
         return at_rest.model_copy(update={"observed_time": now.replace(microsecond=0), "limit": ""})

@@ -42,7 +42,7 @@ def listed(failures: Iterable[Failure]) -> str:
 
 def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
     """Why the role has too few ready pods; None when it has enough, or the mode does not have it."""
-    if role not in inputs.desired:
+    if role not in inputs.desired.replicas:
         return _of_shared_pods(inputs, role, counts, previous) if inputs.shares_pods else None
     if counts.desired == 0:
         return _without_pods(inputs, role)
@@ -71,7 +71,7 @@ def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Sta
     looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
         return looping
-    what = "pods" if role in inputs.desired else "engines"
+    what = "pods" if role in inputs.desired.replicas else "engines"
     count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} {what} ready."
     if found is not None:
         return Diagnosis(found.reason, f"{count} {found.message}")
@@ -84,7 +84,7 @@ def _still_looping(inputs: StatusInputs, role: Role, counts: RoleStatus, previou
     A crashing container runs for a while between two crashes. Without this, the conditions would change each time.
     """
     before = find(previous.conditions, ROLE_CONDITIONS[role])
-    if before is None or before.reason != CRASH_LOOPING or previous.revision != inputs.target:
+    if before is None or before.reason != CRASH_LOOPING or previous.revision != inputs.desired.revision:
         return None
     seen: RoleStatus = getattr(previous.roles, role)
     unwell = [pod for pod in inputs.current_pods(role) if not pod.ready and not pod.terminating]
@@ -114,10 +114,10 @@ def _held_back(
 
 def _without_pods(inputs: StatusInputs, role: Role) -> Diagnosis:
     """Why the role has a desired count of zero."""
-    if inputs.asleep and role in ENGINE_ROLES and inputs.desired[role] > 0:
+    if inputs.asleep and role in ENGINE_ROLES and inputs.desired.replicas[role] > 0:
         then = " The next request starts its pods." if inputs.observations.activity is not None else ""
         return Diagnosis(ASLEEP, f"{ROLE_WORDS[role]}: no pods because no requests arrived.{then}")
-    if inputs.desired[role] > 0 and inputs.allocation.budget is not None:
+    if inputs.desired.replicas[role] > 0 and inputs.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods have ended."
         return Diagnosis(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
     return Diagnosis(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0. Raise it to serve requests.")

@@ -53,7 +53,7 @@ def _of_the_spec_in_effect(
     if lasting:
         return ConditionResult("False", lasting[0].reason, listed(lasting))
     if not unfinished(inputs, problem):
-        return ConditionResult("False", ROLLOUT_COMPLETE, f"Revision {inputs.target} is rolled out.")
+        return ConditionResult("False", ROLLOUT_COMPLETE, f"Revision {inputs.desired.revision} is rolled out.")
     reason = _stuck(problem, model_failure) or (_out_of_time(problem) if late else None)
     if reason is not None:
         return ConditionResult("False", reason, _message(inputs, problem, stuck=True, late=late))
@@ -74,17 +74,17 @@ def unfinished(inputs: StatusInputs, problem: Diagnosis | None) -> bool:
     """Whether the observed state still differs from the spec."""
     if problem is not None:
         return problem.reason not in _WITHOUT_PODS
-    return not inputs.rollout.complete and inputs.desired[Role.ROUTER] > 0
+    return not inputs.rollout.complete and inputs.desired.replicas[Role.ROUTER] > 0
 
 
 def rolled_out(inputs: StatusInputs) -> bool:
     """Whether all requests go to the target revision, so that at most pods are missing."""
     router = inputs.workloads.get(Role.ROUTER)
     return (
-        inputs.rollout.serving == inputs.target
+        inputs.rollout.serving == inputs.desired.revision
         and router is not None
         and router.observed
-        and router.revision == inputs.target
+        and router.revision == inputs.desired.revision
         and router.replicas == router.updated == router.desired
     )
 
@@ -109,15 +109,15 @@ def _work(inputs: StatusInputs, problem: Diagnosis | None) -> str:
 
 
 def _message(inputs: StatusInputs, problem: Diagnosis | None, *, stuck: bool = False, late: bool = False) -> str:
-    target, sentences = inputs.target, []
+    target, sentences = inputs.desired.revision, []
     if problem is None:
         sentences.append(f"Traffic moves to revision {target}.")
     elif rolled_out(inputs):
         sentences += [f"Revision {target} is rolled out.", problem.message]
     else:
         sentences += [f"{'Cannot roll out' if stuck else 'Rolling out'} revision {target}.", problem.message]
-    if late and inputs.progress_deadline is not None:
-        seconds = f"{inputs.progress_deadline.total_seconds():.0f}"
+    if late:
+        seconds = f"{inputs.desired.progress_deadline.total_seconds():.0f}"
         sentences.append(f"No progress for {seconds} seconds (spec.rollout.progressDeadlineSeconds).")
     if inputs.rollout.serving not in {"", target} and inputs.answers:
         sentences.append(f"Revision {inputs.rollout.serving} keeps answering requests until then.")

@@ -36,7 +36,7 @@ def _unfinished(inputs: StatusInputs, progress: ConditionResult) -> str:
     """What else the counts of the roles show: they are those of the target revision."""
     if progress.reason in AT_REST:
         return ""
-    serving, target = inputs.rollout.serving, inputs.target
+    serving, target = inputs.rollout.serving, inputs.desired.revision
     if serving not in {"", target}:
         state = "is rolling out" if progress.status == "True" else "cannot roll out"
         return f" They go to revision {serving}; revision {target} {state} ({progress.reason})."

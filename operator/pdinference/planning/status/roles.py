@@ -23,7 +23,7 @@ def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     every, unready = {pod.name for pod in pods}, {pod.name for pod in pods if not pod.ready}
     ready, desired = len(every - unready), inputs.desired_replicas(role)
     hpa = inputs.autoscalers.get(role)
-    selector = names.role_selector(inputs.name, role, inputs.target)
+    selector = names.role_selector(inputs.name, role, inputs.desired.revision)
     return RoleStatus(
         replicas=len(every),
         ready=ready,
@@ -44,9 +44,9 @@ def role_ready(inputs: StatusInputs, role: Role, counts: RoleStatus, problem: Di
     """ParameterReady, DecodeReady or RouterReady."""
     if problem is not None:
         return ConditionResult("False", *problem)
-    if role not in inputs.desired and inputs.shares_pods:
+    if role not in inputs.desired.replicas and inputs.shares_pods:
         said = f"P: {counts.ready} of {counts.desired} engines ready, in the pods of D (spec.transfer.path)."
         return ConditionResult("True", "HostLocal", said)
-    if role not in inputs.desired:
+    if role not in inputs.desired.replicas:
         return ConditionResult("True", "Aggregated", "spec.mode is Aggregated: D computes the prompts, without P pods.")
     return ConditionResult("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")
