@@ -57,6 +57,7 @@ class World:
         """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
         history = History(self.api, self.cache)
+        specs = EffectiveSpecs(Examinations(calls), history)
         self.reconciler = Reconciler(
             cache=self.cache,
             snapshotter=Snapshotter(
@@ -67,7 +68,7 @@ class World:
             ),
             executor=Executor(
                 api=self.api,
-                cache=self.cache,
+                specs=specs,
                 applier=Applier(self.api, self.cache),
                 replicas=ReplicaWriter(self.api, self.cache),
                 history=history,
@@ -75,7 +76,7 @@ class World:
             ),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            specs=EffectiveSpecs(Examinations(calls), history),
+            specs=specs,
         )
 
     def observe(self, **facts: Any) -> None:

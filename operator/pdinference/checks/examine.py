@@ -22,7 +22,7 @@ from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import path_risks, pinning_risks, product_risks, risks
 from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
-from pdinference.manifests import RenderSettings, render
+from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.manifests.policy import policy_problems
 from pdinference.memory import NO_VERDICT, MemoryVerdict
 
@@ -36,6 +36,7 @@ class Examination:
 
     Attributes:
         resource: The resource; None if the document has problems.
+        rendered: Its children; None if the document has problems.
         problems: Reasons to reject the resource.
         warnings: Risks of a valid resource.
         memory: The memory verdict.
@@ -47,6 +48,7 @@ class Examination:
     warnings: tuple[Problem, ...]
     memory: MemoryVerdict
     ignored: tuple[str, ...] = ()
+    rendered: Rendered | None = None
 
 
 def examine(
@@ -76,7 +78,9 @@ def examine(
     )
     # A field that was left out as invalid must not also be reported for its default.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
-    problems = problems or tuple(_unsound(reading.resource, settings))
+    rendered = None
+    if not problems:
+        rendered, problems = _rendered(reading.resource, settings)
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (
@@ -96,15 +100,16 @@ def examine(
         warnings=first_of(warnings),
         memory=memory,
         ignored=tuple(warning.field for warning in reading.ignored),
+        rendered=None if problems else rendered,
     )
 
 
-def _unsound(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
-    """Parts of the rendered pods that the API server would reject only once the resource is stored."""
+def _rendered(resource: PDInference, settings: RenderSettings) -> tuple[Rendered | None, tuple[Problem, ...]]:
+    """The children, or the parts of pods that the API server would reject only once the resource is stored."""
     try:
-        render(resource, settings)
+        return render(resource, settings), ()
     except InvalidResourceError as error:
-        yield from error.problems
+        return None, error.problems
 
 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:

@@ -40,7 +40,7 @@ from pdinference.cli.status.command import status_command
 from pdinference.cli.tls import tls_options
 from pdinference.cli.top.command import top_command
 from pdinference.cli.validate import validate_command
-from pdinference.manifests import RenderSettings, render
+from pdinference.manifests import RenderSettings
 
 _HIGHEST_PRICE = 1_000_000
 
@@ -93,9 +93,9 @@ def render_command(sources: tuple[IO[str], ...], namespace: str | None, settings
 def _print_rendered(document: dict[str, Any], file: str, settings: RenderSettings) -> None:
     examination = examine(document, settings, local_facts)
     _warn(examination, file)
-    if examination.resource is None:
+    if examination.rendered is None:
         raise InvalidResourceError(examination.problems)
-    _print_yaml(render(examination.resource, settings).objects, Dumper=BlockDumper)
+    _print_yaml(examination.rendered.objects, Dumper=BlockDumper)
 
 
 @main.command()

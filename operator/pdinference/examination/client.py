@@ -12,7 +12,7 @@ from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.examination.desired import Desired, InvalidSpecError, SpecIdentity, spec_identity
-from pdinference.examination.tasks import BATCH, COMPILE
+from pdinference.examination.tasks import BATCH, COMPILE, RENDER
 from pdinference.isolation.calls import Calls, EndedError
 
 AGAIN_AFTER_S: Final = 300.0
@@ -59,6 +59,11 @@ class Examinations:
         if record.unreadable:
             raise InvalidSpecError.from_problems([record.unreadable])
         found: tuple[Desired, tuple[Child, ...]] = await self._examined(COMPILE, record)
+        return found
+
+    async def rendered(self, record: ResourceRecord) -> tuple[Child, ...]:
+        """Render a PDInference that was found valid before, without examining it again; raises the same errors."""
+        found: tuple[Child, ...] = await self._examined(RENDER, record)
         return found
 
     async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:

@@ -9,6 +9,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PDInference, Spec, defaults
+from pdinference.api.validation import validated
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
@@ -123,10 +124,10 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     """
     model = model_of(record)
     examination = examine(record.body(), settings, lambda _: model, admitted=True)
-    if (resource := examination.resource) is None:
+    resource, rendered = examination.resource, examination.rendered
+    if resource is None or rendered is None:
         raise InvalidSpecError.from_problems(examination.problems, examination.memory)
-    rendered = render(resource, settings)
-    children = tuple(Child.of(manifest) for manifest in rendered.objects)
+    children = tuple(map(Child.of, rendered.objects))
     spec = resource.spec
     desired = Desired(
         uid=record.uid,
@@ -153,6 +154,11 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         ignored=examination.ignored,
     )
     return desired, children
+
+
+def render_again(record: ResourceRecord, settings: RenderSettings) -> tuple[Child, ...]:
+    """Render the children of a spec that was found valid before, without the checks."""
+    return tuple(map(Child.of, render(validated(record.body(), admitted=True), settings).objects))
 
 
 def _engine_role(child: Child) -> Role | None:

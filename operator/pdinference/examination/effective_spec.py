@@ -3,7 +3,6 @@
 import json
 import logging
 import pickle
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from pdinference.cluster.child import Child
@@ -32,17 +31,20 @@ class PausedError(InvalidSpecError):
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSpec:
-    """The spec in effect of a resource, examined and rendered.
+    """The spec in effect of a resource, examined.
 
     Attributes:
-        rendered: Renders all children; they are too large to keep in memory.
+        record: The resource with this spec.
+        desired: The desired state that follows from it.
+        children: The children, if this reconcile made the examination, and otherwise empty: they are too large to keep.
         invalid: The error of the stored spec; empty while that is in effect.
         withheld: Whether the stored spec is not in effect because the resource is paused.
         examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
     """
 
+    record: ResourceRecord
     desired: Desired
-    rendered: Callable[[], Awaitable[Iterable[Child]]]
+    children: tuple[Child, ...] = ()
     invalid: str = ""
     withheld: bool = False
     examine_again_after: float | None = None
@@ -74,6 +76,15 @@ class EffectiveSpecs:
             return await self._last_valid(resource, error)
         self._history.forget(resource.owner)
         return found
+
+    async def children(self, spec: EffectiveSpec) -> tuple[Child, ...]:
+        """All children, rendered.
+
+        Raises:
+            ExaminationEndedError: The rendering did not complete.
+            BusyError: The isolated process is busy with other specs.
+        """
+        return spec.children or await self._examinations.rendered(spec.record)
 
     def forget(self, owner: Owner) -> None:
         """Drop the cached spec of a deleted resource."""
@@ -116,21 +127,13 @@ class EffectiveSpecs:
     async def _compiled(self, resource: ResourceRecord) -> EffectiveSpec:
         known = self._known(resource.owner)
         if known is not None and known.is_of(resource):
-
-            async def render() -> Iterable[Child]:
-                return (await self._examinations.compiled(resource))[1]
-
-            return EffectiveSpec(known, render)
+            return EffectiveSpec(resource, known)
         desired, children = await self._examinations.compiled(resource)
         if desired.ignored:
             fields = ", ".join(desired.ignored[:_MOST_FIELDS])
             _LOG.warning("Fields of a newer CRD are ignored: %s", fields, extra={"resource": str(resource.owner)})
         self._desired[resource.owner] = pickle.dumps(desired)
-
-        async def just_rendered() -> Iterable[Child]:
-            return children
-
-        return EffectiveSpec(desired, just_rendered)
+        return EffectiveSpec(resource, desired, children)
 
     def _known(self, owner: Owner) -> Desired | None:
         kept = self._desired.get(owner)

@@ -10,12 +10,12 @@ from pdinference.admission.review import review_tasks
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.checks import examine_batch
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.examination.desired import InvalidSpecError, compile_desired
+from pdinference.examination.desired import InvalidSpecError, compile_desired, render_again
 from pdinference.isolation.calls import Task
 from pdinference.manifests import RenderSettings
 
 PROGRAM = f"{__name__}:tasks"
-COMPILE, BATCH = "compile", "batch"
+COMPILE, RENDER, BATCH = "compile", "render", "batch"
 
 
 def tasks(settings: RenderSettings) -> Mapping[str, Task]:
@@ -23,6 +23,7 @@ def tasks(settings: RenderSettings) -> Mapping[str, Task]:
     return {
         **review_tasks(settings),
         COMPILE: _of_record(lambda record: compile_desired(record, settings)),
+        RENDER: _of_record(lambda record: render_again(record, settings)),
         BATCH: _of_record(lambda record, **options: _valid_batch(record, settings, **options)),
     }
 

@@ -15,6 +15,7 @@ from pdinference.api.v1alpha1.conditions import INVALID, PAUSED
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
+from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result
@@ -22,7 +23,7 @@ from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.effective_spec import EffectiveSpecs, PausedError, examine_again_after
 from pdinference.inference.decide import decide
-from pdinference.inference.execute import ExecutionResult, Executor
+from pdinference.inference.execute import Executor
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshotter import Snapshotter
 from pdinference.inference.status import loads, status
@@ -77,17 +78,17 @@ class Reconciler:
         snapshot = self._snapshotter.take(resource, spec)
         plan = decide(snapshot)
         try:
-            executed = await self._executor.execute(snapshot, plan, spec.rendered)
+            executed = await self._executor.execute(snapshot, plan)
         except InvalidSpecError as error:  # the spec is valid, but this examination did not complete
             spec = replace(
                 spec, invalid=error.with_consequence(_LEFT_ALONE), examine_again_after=examine_again_after(error)
             )
-            snapshot, executed = replace(snapshot, spec=spec), ExecutionResult()
+            snapshot, executed = replace(snapshot, spec=spec), Outcome()
         except BusyError:
             return Result(retry=True)
         if spec.invalid:
             self._metrics.errors.labels(INVALID).inc()
-        fresh = status(snapshot, plan, executed)
+        fresh = status(self._snapshotter.after(snapshot, executed.applied), plan, executed.failures)
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
         deadline = due(fresh, spec.desired.progress_deadline)
         has_new_facts = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
@@ -130,10 +131,10 @@ def _ahead(now: datetime, moment: datetime | None) -> float | None:
     return seconds if seconds is not None and seconds > 0 else None
 
 
-def _result(plan: Plan, executed: ExecutionResult, *, written: bool, moments: Iterable[float | None]) -> Result:
-    moments = (*moments, plan.requeue_after, _LOOK_AFTER_WRITES_S if executed.wrote else None)
+def _result(plan: Plan, executed: Outcome, *, written: bool, moments: Iterable[float | None]) -> Result:
+    moments = (*moments, plan.requeue_after, _LOOK_AFTER_WRITES_S if executed.applied else None)
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
-        retry_after=executed.retry_after,
+        retry_after=executed.retry_after or 0.0,
         requeue_after=min((seconds for seconds in moments if seconds is not None), default=None),
     )

@@ -1,7 +1,7 @@
 """The inputs of a reconcile of a PDInference, at one moment."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from pdinference.api import names
@@ -153,10 +153,6 @@ class Snapshot:
         """Whether the roles of the target revision exist and have no replicas."""
         workloads = self.leading_workloads(self.desired.revision)
         return all(role in workloads and workloads[role].desired == 0 for role in self.desired.roles)
-
-    def after(self, written: Mapping[ChildKey, ChildRecord]) -> "Snapshot":
-        """The same snapshot with the objects that the API server returned for writes."""
-        return replace(self, children={**self.children, **written}) if written else self
 
     def _is_own(self, record: ChildRecord) -> bool:
         return record.owner_uid == self.resource.uid

@@ -1,12 +1,12 @@
 """Takes the snapshots for reconciles of PDInferences."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.history.store import History
-from pdinference.cluster.kinds import Owner
+from pdinference.cluster.kinds import ChildKey, Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.status_writer import status_of
 from pdinference.examination.effective_spec import EffectiveSpec
@@ -45,3 +45,8 @@ class Snapshotter:
             history_due=self.history.is_due(resource),
             unproven=self.history.is_unproven(resource),
         )
+
+    def after(self, snapshot: Snapshot, written: Iterable[ChildKey]) -> Snapshot:
+        """The same snapshot with these children as the API server returned them for writes."""
+        fresh = {key: record for key in written if (record := self.cache.children.get(key)) is not None}
+        return replace(snapshot, children={**snapshot.children, **fresh}) if fresh else snapshot

@@ -1,22 +1,30 @@
 """The status of a PDInference, from one snapshot, its plan, and the result of the plan's execution."""
 
+from collections.abc import Iterable
+
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.inference.execute import ExecutionResult
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.answering import as_routers_see
+from pdinference.planning.observed import Failure
 from pdinference.planning.scaling.condition import loads_text
 from pdinference.planning.status import StatusInputs, build_status
 
 
-def status(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status:
-    """The status to write; equal to the previous one when nothing changed."""
-    return build_status(_inputs(snapshot, plan, executed), previous=snapshot.previous, now=snapshot.now)
+def status(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure]) -> Status:
+    """The status to write; equal to the previous one when nothing changed.
+
+    Args:
+        snapshot: The snapshot after the execution of the plan.
+        plan: The plan.
+        failures: What could not be written.
+    """
+    return build_status(_inputs(snapshot, plan, failures), previous=snapshot.previous, now=snapshot.now)
 
 
-def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> StatusInputs:
-    desired, after = snapshot.desired, snapshot.after(executed.written)
+def _inputs(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure]) -> StatusInputs:
+    desired = snapshot.desired
     return StatusInputs(
         namespace=snapshot.owner.namespace,
         name=snapshot.owner.name,
@@ -29,14 +37,14 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         observations=snapshot.observations,
         rollout=plan.rollout,
         allocation=plan.allocation,
-        asleep=plan.asleep and after.empty,
-        failures=executed.failures,
-        workloads=after.leading_workloads(desired.revision),
+        asleep=plan.asleep and snapshot.empty,
+        failures=tuple(sorted(failures, key=lambda one: (one.transient, one.kind, one.name))),
+        workloads=snapshot.leading_workloads(desired.revision),
         pods=as_routers_see(snapshot.pods, snapshot.observations.pod_faults),
-        aggregated=after.aggregated_revisions,
-        autoscalers={role: after.autoscaler(role) for role in desired.autoscaled},
-        model=after.model,
-        route=after.route,
+        aggregated=snapshot.aggregated_revisions,
+        autoscalers={role: snapshot.autoscaler(role) for role in desired.autoscaled},
+        model=snapshot.model,
+        route=snapshot.route,
     )
 
 

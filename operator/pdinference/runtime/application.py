@@ -121,7 +121,7 @@ class Application:
             snapshotter=Snapshotter(self.cache, history, self.load_monitor.observations),
             executor=Executor(
                 api=api,
-                cache=self.cache,
+                specs=specs,
                 applier=applier,
                 replicas=ReplicaWriter(api, self.cache),
                 history=history,

@@ -59,8 +59,9 @@ async def look(api: ApiServer, cache: ObjectCache, resource: ResourceRecord, set
         ApiError: An object could not be read.
     """
     history = History(api, cache)
-    spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).find(resource)
-    children = {child.key: child for child in await spec.rendered()}
+    specs = EffectiveSpecs(Examinations(InProcess(tasks(settings))), history)
+    spec = await specs.find(resource)
+    children = {child.key: child for child in await specs.children(spec)}
     _assume(cache, children.values())
     snapshotter = Snapshotter(cache, history)
 

@@ -27,7 +27,7 @@ class StatusInputs:
         rollout: Which revision serves.
         allocation: The replica count of each role, and what limits it.
         asleep: Whether P and D have no pods because no requests arrived.
-        failures: Children that could not be applied or pruned in this reconcile.
+        failures: Children that could not be applied or pruned in this reconcile, permanent failures first.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         aggregated: Revisions without P (`spec.mode: Aggregated`).
