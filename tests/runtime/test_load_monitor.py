@@ -1,17 +1,22 @@
-"""The tasks that read pods are supervised."""
+"""What is measured of a resource, and the tasks that measure it, which are supervised."""
 
 import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pdinference.api.names import ENGINE_ROLES, PodFault
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import RESOURCE
+from pdinference.cluster.kinds import RESOURCE, Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.loadmetrics.routers import RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
+from pdinference.planning.objectives import StreamCounts
+from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer_measurements import CanaryFacts, TransferFacts, Verification
+from pdinference.planning.utilization import Utilization
 from pdinference.runtime.load_monitor import LoadMonitor
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
@@ -39,6 +44,30 @@ async def test_the_memory_plan_of_every_resource_has_gauges() -> None:
         f'pdinference_role_weights_bytes{{{own}="decode"}} 15000',
         f'pdinference_role_kv_cache_bytes{{{own}="parameter"}} 6000',
     ]
+
+
+async def test_what_routers_report_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = {
+        "activity": Activity(held=True, idle_seconds=0),
+        "fell_back": True,
+        "faults": {"llama-decode-0": PodFault.HUNG},
+        "transfer": TransferFacts("r1", CanaryFacts(Verification.OFF, "r1")),
+        "streams": StreamCounts(60, (), (), ()),
+    }
+    for name, fact in reported.items():
+        monkeypatch.setattr(RouterMonitor, name, lambda _self, _owner, fact=fact: fact)
+    metrics, settings, api = Metrics(), OperatorSettings(), cast("ApiServer", FakeApi())
+    supervisor = Supervisor(metrics)
+    endpoint = TlsEndpoint(settings, api, supervisor, [])
+    monitor = LoadMonitor(
+        settings, api, Cache(), endpoint, supervisor, registry=metrics.registry, enqueue=lambda _: None
+    )
+    found = monitor.observations(Owner("ns", "llama"))
+    assert (found.activity, found.fell_back, found.pod_faults, found.transfer, found.streams) == tuple(
+        reported.values()
+    )
+    assert found.load.kv_caches == {role: {} for role in ENGINE_ROLES}
+    assert found.utilization == Utilization(), "unknown without objectives and autoscaling"
 
 
 @pytest.mark.parametrize(
