@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pdinference.api.names import ENGINE_ROLES, PodFault
+from pdinference.api.names import ENGINE_ROLES, PodFault, Verification
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import RESOURCE, Owner
@@ -15,7 +15,7 @@ from pdinference.loadmetrics.routers import RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer_measurements import CanaryFacts, TransferFacts, Verification
+from pdinference.planning.transfer_measurements import CanaryFacts, TransferFacts
 from pdinference.planning.utilization import Utilization
 from pdinference.runtime.load_monitor import LoadMonitor
 from pdinference.runtime.settings import OperatorSettings

@@ -99,6 +99,27 @@ class Desired(DesiredState):
         return (self.uid, self.generation, self.spec, self.facts) == spec_identity(record)
 
 
+@dataclass(frozen=True, slots=True)
+class EffectiveSpec:
+    """The spec in effect of a resource, examined.
+
+    Attributes:
+        record: The resource with this spec.
+        desired: The desired state that follows from it.
+        children: The children, if this reconcile made the examination, and otherwise empty: they are too large to keep.
+        invalid: The error of the stored spec; empty while that is in effect.
+        withheld: Whether the stored spec is not in effect because the resource is paused.
+        examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
+    """
+
+    record: ResourceRecord
+    desired: Desired
+    children: tuple[Child, ...] = ()
+    invalid: str = ""
+    withheld: bool = False
+    examine_again_after: float | None = None
+
+
 def model_of(record: ResourceRecord) -> Mapping[str, Any]:
     """The model in the status."""
     return json.loads(record.status).get("model") or {}

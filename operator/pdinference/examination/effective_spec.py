@@ -3,7 +3,7 @@
 import json
 import logging
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pdinference.cluster.child import Child
 from pdinference.cluster.history.entry import with_decode_replicas
@@ -11,7 +11,7 @@ from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord, compact
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
-from pdinference.examination.desired import Desired, InvalidSpecError
+from pdinference.examination.desired import Desired, EffectiveSpec, InvalidSpecError
 from pdinference.planning.pause import resume_command
 
 _LOG = logging.getLogger(__name__)
@@ -27,27 +27,6 @@ class PausedError(InvalidSpecError):
     def of(cls, owner: Owner) -> "PausedError":
         """The error of this resource."""
         return cls(f"Roll out the stored spec with {resume_command(owner.namespace, owner.name)}.")
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveSpec:
-    """The spec in effect of a resource, examined.
-
-    Attributes:
-        record: The resource with this spec.
-        desired: The desired state that follows from it.
-        children: The children, if this reconcile made the examination, and otherwise empty: they are too large to keep.
-        invalid: The error of the stored spec; empty while that is in effect.
-        withheld: Whether the stored spec is not in effect because the resource is paused.
-        examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
-    """
-
-    record: ResourceRecord
-    desired: Desired
-    children: tuple[Child, ...] = ()
-    invalid: str = ""
-    withheld: bool = False
-    examine_again_after: float | None = None
 
 
 class EffectiveSpecs:

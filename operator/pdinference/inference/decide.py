@@ -73,11 +73,9 @@ def _belongs_in_history(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
 
     A spec whose revision serves already is kept before that, so that no earlier one replaces it.
     """
-    model, reported = snapshot.model, snapshot.previous.model
+    spec, model, reported = snapshot.spec, snapshot.model, snapshot.previous.model
     examined = model is None or (model.done and model_status(model, reported) == reported)
-    return not (snapshot.spec.invalid or snapshot.spec.withheld) and (
-        examined or rollout.serving == snapshot.desired.revision
-    )
+    return not (spec.invalid or spec.withheld) and (examined or rollout.serving == snapshot.desired.revision)
 
 
 def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:
@@ -92,22 +90,16 @@ def _sleeps(snapshot: Snapshot) -> bool:
     after, router = snapshot.desired.sleeps_after, snapshot.router
     if after is None or router is None or router.revision != snapshot.desired.revision:
         return False
-    empty = snapshot.empty
+    empty, activity = snapshot.empty, snapshot.observations.activity
     # Scaling the router down starts no router pod, so it does not wake P and D.
     waking = router.observed and not 0 < router.replicas == router.updated == router.available
-    return sleeps(
-        after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.observations.activity
-    )
+    return sleeps(after, asleep=empty, settled=not waking if empty else router.complete, activity=activity)
 
 
 def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
     """Seconds until P and D may scale to zero; None if they do not, or have no pods."""
-    after = snapshot.desired.sleeps_after
-    return (
-        None
-        if after is None or asleep or snapshot.empty
-        else seconds_until_sleep(after, snapshot.observations.activity)
-    )
+    after, activity = snapshot.desired.sleeps_after, snapshot.observations.activity
+    return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, activity)
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:

@@ -18,8 +18,7 @@ from pdinference.cluster.kinds import (
     Owner,
 )
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord
-from pdinference.examination.desired import Desired
-from pdinference.examination.effective_spec import EffectiveSpec
+from pdinference.examination.desired import Desired, EffectiveSpec
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observations import Observations
 from pdinference.planning.observed import AutoscalerState, PodSummary, RouteParent, WorkloadState

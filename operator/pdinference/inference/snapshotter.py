@@ -9,7 +9,7 @@ from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import ChildKey, Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.status_writer import status_of
-from pdinference.examination.effective_spec import EffectiveSpec
+from pdinference.examination.desired import EffectiveSpec
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.observations import Observations
 
