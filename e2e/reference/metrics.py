@@ -15,7 +15,7 @@ from pdinference.isolation.process import IsolatedProcess, Program
 from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
-from pdinference.router import faults, lengths, record, transfers, verification
+from pdinference.router import faults, lengths, record, transfers, verification_metrics
 from pdinference.runner.progress import RunProgress
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _router() -> Iterator[str]:
     yield _table(
         chain(
             _rows(record.Metrics().registry),
-            _described(verification.HELP, "gauge"),
+            _described(verification_metrics.HELP, "gauge"),
             ((names.METRIC_POD_FAULT, "gauge", "pod, fault", faults.HELP),),
             counters,
             _described(lengths.HELP, "histogram"),

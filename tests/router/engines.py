@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -286,7 +287,7 @@ async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
     handover = HANDOVERS.get(rules.pop("handover"))
     chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None), **rules)
     async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
-        found = Fleet(Pods(roles=chosen.roles), client)
+        found = Fleet(Pods(settings.pop("clock", time.monotonic), roles=chosen.roles), client)
         for name in names:
             engine = Engine(name, P if name.rpartition("/")[2].startswith("p") else D)
             await engine.start()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pdinference.router import canary
-from pdinference.router.canary import distance
+from pdinference.router import canary, canary_outcome
+from pdinference.router.canary_outcome import distance
 from pdinference.router.canary_prompts import prompts
 
 pytestmark = pytest.mark.vllm
@@ -87,6 +87,6 @@ async def test_damage_of_each_single_block_is_found(zeros: bool) -> None:
             for name, place in places(prompt).items():
                 seen = distance(right, answer(served, prompt, damaged(cache, wrong, place)))
                 apart[name] = max(apart[name], seen)
-        found.update(name for name, seen in apart.items() if seen > canary._LIMIT)
+        found.update(name for name, seen in apart.items() if seen > canary_outcome._LIMIT)
     assert set(found) == {"block 0", "block 1", "block 2", "last"}
     assert min(found.values()) >= CANARIES - 1, found

@@ -1,12 +1,8 @@
-"""A canary: two prompts that were never sent before, through P and D, and to P alone. The answers have to be alike.
-
-bf16 is not exact, so what P and D answer to one prompt differs a little. Whether answers show anything follows from
-what P answers to the two prompts.
-"""
+"""A canary: two prompts that were never sent before, through P and D, and to P alone. The answers have to be alike."""
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,6 +19,7 @@ from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.calls import REQUEST_ID, Call
+from pdinference.router.canary_outcome import CanaryOutcome, Distribution, judged
 from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange, members
@@ -36,11 +33,6 @@ _SHORTEST_PART: Final = 128
 _LONGEST_PART: Final = 8192
 _MOST_LIKELY: Final = 20
 """Tokens whose probabilities are compared: vLLM's default for --max-logprobs."""
-_LIMIT: Final = 0.15
-"""Distance above which two answers to the same prompt are different, from 0 to 1. In bf16 on an H200 the largest of 80
-was 0.084, and the least of 20 with a damaged block 0.19 (ADR 0021)."""
-_TELLS_APART: Final = 2 * _LIMIT
-"""Distance between the answers to the two prompts, from which on answers alone show which prompt D had."""
 _PARAMETER_S: Final = 480.0
 """Time for each answer of P. Under load a canary waits for its turn like other prompts, and one that begins again waits
 from the start. P pods that hang are found by the monitor, in a minute at most."""
@@ -48,30 +40,6 @@ _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
 _COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
-
-Distribution = Mapping[str, float]
-"""Probabilities of the most likely first tokens, with the sum 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class CanaryOutcome:
-    """How a canary ended.
-
-    Attributes:
-        state: The outcome.
-        reason: What was compared, or why nothing was; for logs.
-        tokens: Prompt tokens of both prompts.
-        distance: Largest distance between the answers of P alone, and through P and D.
-        limit: Distance above which they are different.
-        by_parameter: Whether it was P that failed, so that nothing is known of D.
-    """
-
-    state: Verification
-    reason: str
-    tokens: int = 0
-    distance: float = math.nan
-    limit: float = math.nan
-    by_parameter: bool = False
 
 
 class _NotApplicableError(Exception):
@@ -153,7 +121,7 @@ class Canary:
         alone = [await self._alone(parameter, _body(ids, logprobs)) for ids in (first, second)]
         clients |= bool(decode.under_way)
         arrived = await self._arrived(decode, before, part, clients=clients)
-        return _judged(sum(lengths(part)), through, alone, arrived=arrived)
+        return judged(sum(lengths(part)), through, alone, arrived=arrived)
 
     async def _part(self, decode: Pod, seconds: float) -> int:
         """Tokens of a part of the prompts: a block at least."""
@@ -242,34 +210,6 @@ class Canary:
         except UnreadableError:
             return None
         return exposition.reading()
-
-
-def _judged(
-    tokens: int, through: Sequence[Distribution | None], alone: Sequence[Distribution | None], *, arrived: bool | None
-) -> CanaryOutcome:
-    """The outcome, from the answers to both prompts and D's counters."""
-    apart = distance(*alone)
-    known = [found for found in map(distance, through, alone) if not math.isnan(found)]
-    worst = max(known, default=math.nan)  # NaN is above no limit
-    words = f"the answers are {worst:.3g} apart, the limit is {_LIMIT:g}"
-    if worst > _LIMIT:
-        return CanaryOutcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
-    if arrived is False:
-        words = "by D's counters, too few prompt tokens came from P"
-        return CanaryOutcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
-    if arrived is None:
-        words += "; D has no counters, so it is unknown whether it computed the prompts itself"
-        return CanaryOutcome(Verification.NOT_APPLICABLE, words, tokens, worst, _LIMIT)
-    if not apart >= _TELLS_APART:  # NaN is not
-        words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
-    return CanaryOutcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
-
-
-def distance(one: Distribution | None, other: Distribution | None) -> float:
-    """Total variation distance, 0 to 1; NaN if one is unknown."""
-    if one is None or other is None:
-        return math.nan
-    return sum(abs(one.get(token, 0.0) - other.get(token, 0.0)) for token in one.keys() | other.keys()) / 2
 
 
 def _body(prompt: list[int] | str, logprobs: int | None) -> dict[str, Any]:

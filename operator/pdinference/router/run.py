@@ -35,6 +35,7 @@ from pdinference.router.server import Front, RequestLimits, client_session
 from pdinference.router.tracing import Tracer
 from pdinference.router.transfers import Transfers
 from pdinference.router.verification import Verifier
+from pdinference.router.verification_metrics import VerificationMetrics
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
@@ -143,7 +144,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         mode = settings.verification if handover is not None else "Off"
         verifier = Verifier(pods, Canary(dispatcher, telemetry, share), mode)
         metrics.registry.register(transfers)
-        metrics.registry.register(verifier)
+        metrics.registry.register(VerificationMetrics(verifier))
         metrics.registry.register(PodFaults(pods))
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
