@@ -1,4 +1,7 @@
-"""From a call to an answer: prefill on P, decode on D, and another pod where one fails before it has answered."""
+"""From a call to an answer: prefill on P, decode on D, and another pod where one fails before it has answered.
+
+Tests: tests/router/test_failures.py, tests/router/test_whole_requests.py, tests/router/test_parameter_answers.py
+"""
 
 import asyncio
 import logging
@@ -6,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
@@ -41,12 +45,9 @@ from pdinference.router.links import Links, linked
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
 from pdinference.router.record import Record
+from pdinference.router.retries import Failures, NoPrefill
 
 _LOG = logging.getLogger(__name__)
-_MOST_FAILURES: Final = 3
-"""Pods of a role that may fail while they have a request. After that the request fails: it may be what kills them. A
-pod that refused the connection does not count."""
-_FIRST_PAUSE_S: Final = 0.05
 _LONGEST_ENGINE_ID: Final = 512
 
 
@@ -136,6 +137,50 @@ class Prefilled:
     transfer: str
 
 
+class _Step(Enum):
+    """What a request does next."""
+
+    WAIT_FOR_DECODE = auto()
+    """Wait for a D pod: before the prefill, because P keeps the KV cache for 30 s only."""
+    CHOOSE_WAY = auto()
+    """Split the request, or let a P pod answer it alone."""
+    PREFILL = auto()
+    """Let a P pod compute the prompt, if the request is split."""
+    WAIT_FOR_PARAMETER = auto()
+    """Wait for a P pod, because D may not compute the prompt."""
+    CHOOSE_DECODE = auto()
+    """Choose the D pod."""
+    ANSWER = auto()
+    """Let the chosen pod answer."""
+
+
+_REASONS: Final = {NoPrefill.NO_POD: "no_pod", NoPrefill.NO_LINK: NO_KV_CACHE, NoPrefill.NO_HANDOVER: "no_handover"}
+"""Why D computes a prompt, for metrics and logs; failures of P have reasons of their own."""
+
+
+@dataclass(slots=True)
+class _Route:
+    """A request between its steps.
+
+    Attributes:
+        until: When it ends if it still waits for pods, on the clock of the event loop.
+        handover: What goes from P to D; None if D computes the prompt.
+        failed: The pods that failed to answer it.
+        failed_prefills: The P pods that failed to compute the prompt for the next answer.
+        prefilled: The prompt that P has computed for the next answer; None if the pod computes it.
+        pod: The pod for the answer.
+    """
+
+    call: Call
+    record: Record
+    until: float
+    handover: Handover | None
+    failed: Failures = field(default_factory=Failures)
+    failed_prefills: Failures = field(init=False)
+    prefilled: Prefilled | None = None
+    pod: Pod = field(init=False)
+
+
 @dataclass(slots=True)
 class Dispatcher:
     """Sends calls to pods.
@@ -190,42 +235,122 @@ class Dispatcher:
             UnavailableError: No pod answered it.
         """
         until = asyncio.get_running_loop().time() + self.rules.max_wait
-        failed = _Failed()
-        handover = self.rules.handover if call.split else None
+        route = _Route(call, record, until, self.rules.handover if call.split else None)
+        step = _Step.WAIT_FOR_DECODE
         while True:
-            pod, prefilled = await self._chosen(handover, call, failed, record, until)
-            try:
-                async with self._deaths.watched(record):
-                    return pod, await self._sent(stack, pod, call, record, prefilled)
-            except PodFailure as failure:
-                await stack.aclose()
-                failed.add(pod, failure)
-                if prefilled is None or failure.reason != NO_KV_CACHE:
-                    await self._failed(pod, failure, call, record)
-                elif self._lost_on_the_way(prefilled.pod, pod, record):
-                    handover = None
-            failed.check()
-            await asyncio.sleep(failed.pause)
+            match step:
+                case _Step.WAIT_FOR_DECODE:
+                    step = await self._wait_for_decode(route)
+                case _Step.CHOOSE_WAY:
+                    step = self._choose_way(route)
+                case _Step.PREFILL:
+                    step = await self._try_prefill(route)
+                case _Step.WAIT_FOR_PARAMETER:
+                    step = await self._wait_for_parameter(route)
+                case _Step.CHOOSE_DECODE:
+                    step = self._choose_decode(route)
+                case _Step.ANSWER:
+                    if (answer := await self._try_answer(stack, route)) is not None:
+                        return route.pod, answer
+                    step = _Step.WAIT_FOR_DECODE
 
-    async def _chosen(
-        self, handover: Handover | None, call: Call, failed: "_Failed", record: Record, until: float
-    ) -> tuple[Pod, Prefilled | None]:
-        """The pod for the answer, and the prompt that P has computed for it; None if the pod computes it.
+    async def _wait_for_decode(self, route: _Route) -> _Step:
+        if self._decode_pods():
+            return _Step.CHOOSE_WAY
+        await self._wait(self._decode_pods, Role.DECODE, route)
+        return _Step.WAIT_FOR_DECODE
+
+    def _choose_way(self, route: _Route) -> _Step:
+        route.prefilled, route.failed_prefills = None, Failures()
+        if route.handover and (alone := self._spare(route.failed)):
+            route.pod = alone
+            return _Step.ANSWER
+        return _Step.PREFILL
+
+    async def _try_prefill(self, route: _Route) -> _Step:
+        handover, failed = route.handover, route.failed_prefills
+        if handover is None:
+            return _Step.CHOOSE_DECODE
+        choices = self._choices(Role.PARAMETER, failed)
+        pods = self._linked(choices, route.failed)
+        if not pods:
+            return self._without_parameter(route, choices)
+        pod = self.rules.choose[Role.PARAMETER](pods, route.call)
+        try:
+            async with self._deaths.watched(route.record):
+                route.prefilled = await self.prefill(handover, pod, route.call, route.record)
+        except HandoverError:
+            return self._without_prefill(route, NoPrefill.NO_HANDOVER)
+        except PodFailure as failure:
+            await self._failed(pod, failure, route.call, route.record)
+            failed.add(pod, failure.reason, reached=failure.reached)
+        else:
+            route.record.telemetry.metrics.handed_over.inc()
+            return _Step.CHOOSE_DECODE
+        if failed.are_too_many:
+            return self._without_prefill(route, NoPrefill.FAILURES)
+        if self.rules.when_no_prefill == "Wait":
+            await asyncio.sleep(failed.pause)
+        return _Step.PREFILL
+
+    def _without_parameter(self, route: _Route, choices: list[Pod]) -> _Step:
+        """What follows if none of the P pods that are left has a link to D that works.
 
         Raises:
-            RefusedError: P refused the request.
-            UnavailableError: No pod was ready in time, or no P pod computed the prompt.
+            UnavailableError: The request fails.
         """
-        while True:
-            while not self._decode_pods():  # before the prefill: P keeps the KV cache for 30 s only
-                await self._wait(self._decode_pods, Role.DECODE, until, record)
-            if handover and (alone := self._spare(failed)):
-                return alone, None
-            prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
-            if pod := self._decode_pod(call, failed, prefilled):
-                return pod, prefilled
+        if self.rules.when_no_prefill == "Wait":
+            return _Step.WAIT_FOR_PARAMETER
+        return self._without_prefill(route, NoPrefill.of(route.failed_prefills, has_links=self._has_links(choices)))
 
-    def _spare(self, failed: "_Failed") -> Pod | None:
+    async def _wait_for_parameter(self, route: _Route) -> _Step:
+        await self._wait(lambda: self.pods.complete, Role.PARAMETER, route)
+        route.failed_prefills.forgive()
+        return _Step.PREFILL
+
+    def _without_prefill(self, route: _Route, why: NoPrefill) -> _Step:
+        """Let D compute the prompt, if it may.
+
+        Raises:
+            UnavailableError: It may not.
+        """
+        reason = _REASONS.get(why, route.failed_prefills.last)
+        if not why.is_left_to_decode(self.rules.when_no_prefill):
+            raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
+        route.record.fell_back(reason)
+        return _Step.CHOOSE_DECODE
+
+    def _choose_decode(self, route: _Route) -> _Step:
+        pod = self._decode_pod(route)
+        if pod is None:
+            return _Step.WAIT_FOR_DECODE
+        route.pod = pod
+        return _Step.ANSWER
+
+    async def _try_answer(self, stack: AsyncExitStack, route: _Route) -> Whole | Stream | None:
+        """The answer of the chosen pod; None if it failed, and another one may get the request.
+
+        Raises:
+            RefusedError: It was the last one that may fail, and answered with an error.
+            UnavailableError: It was the last one that may fail.
+        """
+        pod, prefilled = route.pod, route.prefilled
+        try:
+            async with self._deaths.watched(route.record):
+                return await self._sent(stack, pod, route.call, route.record, prefilled)
+        except PodFailure as failure:
+            await stack.aclose()
+            route.failed.add(pod, failure.reason, reached=failure.reached)
+            if prefilled is None or failure.reason != NO_KV_CACHE:
+                await self._failed(pod, failure, route.call, route.record)
+            elif self._lost_on_the_way(prefilled.pod, pod, route.record):
+                route.handover = None
+            if route.failed.are_too_many:
+                raise _given_up(failure) from None
+        await asyncio.sleep(route.failed.pause)
+        return None
+
+    def _spare(self, failed: Failures) -> Pod | None:
         """A P pod that is to answer a whole request; None if D is to."""
         if self.rules.parameter_answers == "Never":
             return None
@@ -256,15 +381,16 @@ class Dispatcher:
         record.answered_alone(pod.observed.name)
         return answer
 
-    def _decode_pod(self, call: Call, failed: "_Failed", prefilled: Prefilled | None) -> Pod | None:
+    def _decode_pod(self, route: _Route) -> Pod | None:
         """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
+        failed, prefilled = route.failed, route.prefilled
         if prefilled is None:
             pods = usable = self._choices(Role.DECODE, failed) or self._decode_pods()
         else:
             every = [pod for pod in self._decode_pods() if linked(prefilled.pod, pod)]
             pods = [pod for pod in every if pod not in failed.pods] or every
             usable = [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
-        return self.rules.choose[Role.DECODE](usable or pods, call) if pods else None
+        return self.rules.choose[Role.DECODE](usable or pods, route.call) if pods else None
 
     async def decode(
         self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
@@ -311,46 +437,7 @@ class Dispatcher:
         record.fell_back(NO_KV_CACHE)
         return True
 
-    async def _prefilled(
-        self, handover: Handover, call: Call, failed_decode: "_Failed", record: Record, until: float
-    ) -> Prefilled | None:
-        """Let P compute the prompt. None: D computes it."""
-        failed = _Failed()
-        reason = "no_pod"
-        while True:
-            choices = self._choices(Role.PARAMETER, failed)
-            pods = self._linked(choices, failed_decode)
-            if not pods:
-                if self.rules.when_no_prefill != "Wait":
-                    reason = NO_KV_CACHE if reason == "no_pod" and self._has_links(choices) else reason
-                    break
-                await self._wait(lambda: self.pods.complete, Role.PARAMETER, until, record)
-                failed.pods.clear()
-                continue
-            pod = self.rules.choose[Role.PARAMETER](pods, call)
-            try:
-                async with self._deaths.watched(record):
-                    prefilled = await self.prefill(handover, pod, call, record)
-            except HandoverError:
-                reason = "no_handover"
-                break
-            except PodFailure as failure:
-                reason = failure.reason
-                await self._failed(pod, failure, call, record)
-                failed.add(pod, failure)
-                if failed.too_many:
-                    break
-                if self.rules.when_no_prefill == "Wait":
-                    await asyncio.sleep(failed.pause)
-            else:
-                record.telemetry.metrics.handed_over.inc()
-                return prefilled
-        if self.rules.when_no_prefill == "Serve" or reason == "no_handover":
-            record.fell_back(reason)
-            return None
-        raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
-
-    def _linked(self, parameter: list[Pod], failed: "_Failed") -> list[Pod]:
+    def _linked(self, parameter: list[Pod], failed: Failures) -> list[Pod]:
         """Those of P pods from which KV cache gets to a D pod that has not failed the call, if there is one.
 
         If D may not compute prompts, a link or a D pod that failed is tried again.
@@ -419,13 +506,13 @@ class Dispatcher:
     def _decode_pods(self) -> list[Pod]:
         return self.pods.available(Role.DECODE)
 
-    def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
+    def _choices(self, role: Role, failed: Failures) -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
-    async def _wait(self, holds: Callable[[], object], role: Role, until: float, record: Record) -> None:
+    async def _wait(self, holds: Callable[[], object], role: Role, route: _Route) -> None:
         """Wait until something holds that pods of a role are missing for."""
-        with self._queue(), record.stage("queue"):
-            ready = asyncio.ensure_future(self.pods.wait(holds, until))
+        with self._queue(), route.record.stage("queue"):
+            ready = asyncio.ensure_future(self.pods.wait(holds, route.until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:
                 await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -484,32 +571,8 @@ def _by_group(pods: list[Pod]) -> Mapping[str, list[Pod]]:
     return found
 
 
-@dataclass(slots=True)
-class _Failed:
-    """The pods of a role that failed a request."""
-
-    pods: list[Pod] = field(default_factory=list)
-    _number: int = 0
-    _last: PodFailure | None = None
-
-    def add(self, pod: Pod, failure: PodFailure) -> None:
-        self.pods.append(pod)
-        self._number += failure.reached
-        self._last = failure
-
-    @property
-    def too_many(self) -> bool:
-        return self._number >= _MOST_FAILURES
-
-    @property
-    def pause(self) -> float:
-        """Seconds until the next try."""
-        return float(_FIRST_PAUSE_S * 2 ** min(len(self.pods) - 1, 5))
-
-    def check(self) -> None:
-        """Raise the error for the client if there were too many."""
-        if self._last is None or not self.too_many:
-            return
-        if self._last.answer is not None:
-            raise RefusedError(self._last.answer)
-        raise UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {self._last.reason}.")
+def _given_up(last: PodFailure) -> RefusedError | UnavailableError:
+    """The error for the client after too many failures."""
+    if last.answer is not None:
+        return RefusedError(last.answer)
+    return UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {last.reason}.")
