@@ -27,6 +27,7 @@ class SilentServer:
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
+        self.kinds = [RESOURCE]
         self.reconnected = asyncio.Event()
         self.watched: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._ended = asyncio.Event()
@@ -35,16 +36,11 @@ class SilentServer:
     async def serve(self, folder: Path) -> AsyncIterator[Path]:
         """Listen; a kubeconfig comes back."""
         app = web.Application()
-        version = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
-        group = {"name": GROUP, "versions": [version], "preferredVersion": version}
-        documents: dict[str, dict[str, Any]] = {
-            "/api": {"versions": ["v1"]},
-            "/api/v1": {"resources": [_resource("namespaces", "Namespace")]},  # Kopf waits for it
-            "/apis": {"groups": [group]},
-            f"/apis/{GROUP}/{VERSION}": {"resources": [_resource(RESOURCE.plural, "PDInference")]},
-        }
-        for path, document in documents.items():
-            app.router.add_get(path, partial(_answer, document))
+        app.router.add_get("/api", partial(_answer, {"versions": ["v1"]}))
+        app.router.add_get("/api/v1", partial(_answer, {"resources": [_resource("namespaces", "Namespace")]}))
+        app.router.add_get("/apis", self._groups)
+        for kind in (RESOURCE, HTTP_ROUTE):
+            app.router.add_get(f"/apis/{kind.api_version}", partial(self._group, kind))
         app.router.add_get(STREAM, self._objects)
         app.router.add_get(HTTP_ROUTE.path(None), self._objects)
         runner = web.AppRunner(app, shutdown_timeout=1)
@@ -55,6 +51,16 @@ class SilentServer:
         finally:
             self._ended.set()
             await runner.cleanup()
+
+    async def _groups(self, _: web.Request) -> web.Response:
+        found = []
+        for kind in self.kinds:
+            version = {"groupVersion": kind.api_version, "version": kind.version}
+            found.append({"name": kind.group, "versions": [version], "preferredVersion": version})
+        return web.json_response({"groups": found})
+
+    async def _group(self, kind: Kind, _: web.Request) -> web.Response:
+        return web.json_response({"resources": [_resource(kind.plural, kind.name)]})
 
     async def _objects(self, request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:
@@ -88,10 +94,11 @@ class EventServer(SilentServer):
 
 
 class OptionalServer(SilentServer):
-    """An API server that serves HTTPRoutes, which Kopf cannot discover, and refuses some watches of them."""
+    """An API server that serves HTTPRoutes, and refuses some watches of them."""
 
     def __init__(self, refusals: int) -> None:
         super().__init__()
+        self.kinds = [RESOURCE, HTTP_ROUTE]
         self.refusals = refusals
 
     async def _objects(self, request: web.Request) -> web.StreamResponse:
@@ -127,118 +134,114 @@ def _kubeconfig(folder: Path, port: int) -> Path:
     return path
 
 
+@asynccontextmanager
+async def running(server: SilentServer, folder: Path, **changed: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """Watches of the server, until the end of the block."""
+    arguments: dict[str, Any] = {
+        "on_event": lambda *_: None,
+        "kinds": [RESOURCE],
+        "freshness": Freshness(),
+        "namespaces": (),
+        "until_served": served,
+        "started": lambda: None,
+        **changed,
+    }
+    async with server.serve(folder) as kubeconfig:
+        before = asyncio.all_tasks()
+        task = asyncio.create_task(watching.Watches(kubeconfig=kubeconfig, **arguments).run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait({task}, timeout=30)
+            left = [one.get_name() for one in asyncio.all_tasks() - before if "watcher" in one.get_name()]
+            assert not left
+
+
 async def test_a_silent_watch_is_reconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No end and no error arrives, as behind a firewall that has forgotten the connection."""
     monkeypatch.setattr(watching, "INACTIVITY_S", 0.2)
-    server, stop, ready, freshness = SilentServer(), asyncio.Event(), asyncio.Event(), Freshness()
-    async with server.serve(tmp_path) as kubeconfig:
-        running = asyncio.create_task(
-            watching.watch(
-                lambda *_: None,
-                kinds=[RESOURCE],
-                freshness=freshness,
-                kubeconfig=kubeconfig,
-                namespaces=(),
-                until_served=served,
-                stop=stop,
-                ready=ready,
-            )
-        )
-        waiting = asyncio.create_task(server.reconnected.wait())
-        await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-        assert not running.done()
-        assert server.reconnected.is_set(), f"watches begun: {dict(server.begun)}"
+    server, freshness = SilentServer(), Freshness()
+    async with running(server, tmp_path, freshness=freshness) as task:
+        await _first(server.reconnected, task)
         assert freshness.stalled(60) == []
-        stop.set()
-        await asyncio.wait({running})
 
 
 async def test_an_object_is_taken_and_the_watch_goes_on_from_its_version(tmp_path: Path) -> None:
-    server, stop, ready = EventServer(), asyncio.Event(), asyncio.Event()
+    server = EventServer()
     taken: list[tuple[str, str, bool]] = []
-    async with server.serve(tmp_path) as kubeconfig:
-        running = asyncio.create_task(
-            watching.watch(
-                lambda kind, body, deleted: taken.append((kind.name, body["metadata"]["name"], deleted)),
-                kinds=[RESOURCE],
-                freshness=Freshness(),
-                kubeconfig=kubeconfig,
-                namespaces=(),
-                until_served=served,
-                stop=stop,
-                ready=ready,
-            )
-        )
-        waiting = asyncio.create_task(server.reconnected.wait())
-        await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-        assert not running.done()
+
+    def take(kind: Kind, body: Any, deleted: bool) -> None:
+        taken.append((kind.name, body["metadata"]["name"], deleted))
+
+    async with running(server, tmp_path, on_event=take) as task:
+        await _first(server.reconnected, task)
         assert taken == [("PDInference", "llama", False)]
         assert server.since == ["1", "7"]
-        stop.set()
-        await asyncio.wait({running})
 
 
 async def test_an_optional_kind_is_watched_once_the_cluster_serves_it(tmp_path: Path) -> None:
-    server, stop, ready, installed = OptionalServer(0), asyncio.Event(), asyncio.Event(), asyncio.Event()
-    listed = asyncio.Event()
+    server, installed, listed = OptionalServer(0), asyncio.Event(), asyncio.Event()
 
     async def until_served(kind: Kind) -> None:
         assert kind == HTTP_ROUTE
         await installed.wait()
 
-    async with server.serve(tmp_path) as kubeconfig:
-        running = asyncio.create_task(
-            watching.watch(
-                lambda *_: None,
-                kinds=[RESOURCE, HTTP_ROUTE],
-                freshness=Freshness(on_listed=listed.set),
-                kubeconfig=kubeconfig,
-                namespaces=(),
-                until_served=until_served,
-                stop=stop,
-                ready=ready,
-            )
-        )
-        await _first(server.watched[STREAM], running)
+    kinds, freshness = [RESOURCE, HTTP_ROUTE], Freshness(on_listed=listed.set)
+    async with running(server, tmp_path, kinds=kinds, freshness=freshness, until_served=until_served) as task:
+        await _first(server.watched[STREAM], task)
         assert server.begun.keys() == {STREAM}
         listed.clear()
         installed.set()
-        await _first(listed, running)  # so that a list of all objects follows
-        await _first(server.watched[HTTP_ROUTE.path(None)], running)
-        stop.set()
-        await running
+        await _first(listed, task)  # so that a list of all objects follows
+        await _first(server.watched[HTTP_ROUTE.path(None)], task)
+
+
+async def test_an_optional_kind_that_kopf_does_not_find_at_first_is_watched_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if one of several API servers did not know of a new kind yet."""
+    monkeypatch.setattr(watching, "_DISCOVERY_S", 1.0)
+    server, asked = OptionalServer(0), 0
+
+    async def until_served(_: Kind) -> None:
+        nonlocal asked
+        asked += 1
+        server.kinds = [RESOURCE, HTTP_ROUTE] if asked > 1 else [RESOURCE]
+
+    async with running(server, tmp_path, kinds=[RESOURCE, HTTP_ROUTE], until_served=until_served) as task:
+        await _first(server.watched[HTTP_ROUTE.path(None)], task)
+        assert asked > 1
 
 
 async def test_an_optional_kind_that_is_gone_for_a_time_does_not_end_the_watches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "_UNSERVED_S", 0.01)
-    server, stop, ready = OptionalServer(3), asyncio.Event(), asyncio.Event()
-    async with server.serve(tmp_path) as kubeconfig:
-        running = asyncio.create_task(
-            watching.watch(
-                lambda *_: None,
-                kinds=[RESOURCE, HTTP_ROUTE],
-                freshness=Freshness(),
-                kubeconfig=kubeconfig,
-                namespaces=(),
-                until_served=served,
-                stop=stop,
-                ready=ready,
-            )
-        )
-        await _first(server.watched[HTTP_ROUTE.path(None)], running)
+    server = OptionalServer(3)
+    async with running(server, tmp_path, kinds=[RESOURCE, HTTP_ROUTE]) as task:
+        await _first(server.watched[HTTP_ROUTE.path(None)], task)
         assert server.refusals == 0
-        stop.set()
-        await running
 
 
-async def _first(event: asyncio.Event, running: asyncio.Task[None]) -> None:
+async def test_the_end_of_kopf_cancels_no_task_of_others(tmp_path: Path) -> None:
+    """`kopf.operator` cancels all tasks of the process that were started after it."""
+    server, starts = SilentServer(), asyncio.Event()
+    async with running(server, tmp_path, started=starts.set) as task:
+        await _first(starts, task)
+        other = asyncio.create_task(asyncio.Event().wait())
+        await _first(server.watched[STREAM], task)
+    assert task.cancelled()
+    assert not other.done()
+    other.cancel()
+
+
+async def _first(event: asyncio.Event, task: asyncio.Task[None]) -> None:
     """Wait for an event; fail if the watches end before it."""
     waiting = asyncio.create_task(event.wait())
-    await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    assert not running.done()
+    assert not task.done()
     assert event.is_set()
 
 

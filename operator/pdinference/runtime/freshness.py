@@ -92,11 +92,9 @@ def response_class(
                 )
             return response
 
-        async def read(self) -> bytes:
-            first = self._body is None
-            body = await super().read()
-            if first and "limit" in self.url.query and self.ok:
-                self._body = body = await without_objects(body)
-            return body
+        async def json(self, **options: Any) -> Any:
+            if "limit" in self.url.query and self.ok:
+                return await without_objects(await self.read())
+            return await super().json(**options)
 
     return WatchedResponse

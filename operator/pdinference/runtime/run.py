@@ -6,6 +6,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from pdinference.cluster.client import ApiServer, load_configuration
@@ -15,7 +16,7 @@ from pdinference.runtime.application import Application
 from pdinference.runtime.health import Health
 from pdinference.runtime.leader import LeaderLostError
 from pdinference.runtime.settings import OperatorSettings
-from pdinference.runtime.watch import watch
+from pdinference.runtime.watch import Watches
 
 _LOG = logging.getLogger(__name__)
 _KOPF_EXIT_S = 5.0
@@ -90,8 +91,6 @@ class Operator:
             )
             async with self._application.load_monitor.run(), self._watching() as watching:
                 status = await self._lead(watching)
-                # Before Kopf ends, because it cancels all tasks that were started after it, including those of
-                # connections.
                 await self._application.tls_endpoint.drain()
                 return status
 
@@ -131,32 +130,21 @@ class Operator:
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Run Kopf, and replace its signal handlers once it has installed them.
-
-        When Kopf ends, it cancels every task that was started after it, so it is stopped last.
-        """
-        halt, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(
-            watch(
-                self._application.on_event,
-                kinds=self._application.kinds,
-                freshness=self._application.freshness,
-                kubeconfig=self._settings.kubeconfig,
-                namespaces=self._settings.namespaces,
-                until_served=self._application.served_kinds.until_served,
-                stop=halt,
-                ready=ready,
-            ),
-            name="kopf",
+        """Run the watches. Kopf takes the signals at each start, so they are taken back then."""
+        watches = Watches(
+            self._application.on_event,
+            kinds=self._application.kinds,
+            freshness=self._application.freshness,
+            kubeconfig=self._settings.kubeconfig,
+            namespaces=self._settings.namespaces,
+            until_served=self._application.served_kinds.until_served,
+            started=partial(_stop_on_signals, self._stop),
         )
-        up = asyncio.create_task(ready.wait(), name="kopf-up")
-        await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
-        _stop_on_signals(self._stop)
+        task = asyncio.create_task(watches.run(), name="watches")
         try:
             yield task
         finally:
-            halt.set()
+            task.cancel()
             await asyncio.wait({task}, timeout=_KOPF_EXIT_S)
 
     async def _unless_stopped(self, work: Any) -> bool:

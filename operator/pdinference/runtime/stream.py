@@ -31,13 +31,13 @@ class _List(msgspec.Struct):
     metadata: _Metadata
 
 
-async def without_objects(body: bytes) -> bytes:
+async def without_objects(body: bytes) -> Json:
     """The list without its objects, only with its resource version."""
     try:
         found = msgspec.json.decode(body, type=_List)
     except RecursionError:
         found = msgspec.json.decode(await asyncio.to_thread(shallow, body), type=_List)
-    return msgspec.json.encode({"metadata": {"resourceVersion": found.metadata.version}, "items": []})
+    return {"metadata": {"resourceVersion": found.metadata.version}, "items": []}
 
 
 class EventStream:
