@@ -9,6 +9,7 @@ import click
 import pytest
 
 from pdinference.cli import main
+from pdinference.cli.lazy_group import subcommands
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -33,8 +34,8 @@ def commands(page: Path) -> Iterator[str]:
 def wrong(words: list[str]) -> str:
     """What of a command of ours does not exist; empty if all does."""
     command: click.Command = main
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        command = command.commands[words.pop(0)]
+    while isinstance(command, click.Group) and words and (part := subcommands(command).get(words[0])):
+        command, words = part, words[1:]
     if isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         return words[0]
     ours = words[: words.index("--")] if "--" in words else words

@@ -7,6 +7,7 @@ import click
 
 from e2e.reference.markdown import code, page, plain, table
 from pdinference.cli import main
+from pdinference.cli.lazy_group import subcommands
 
 _SENTENCE: Final = 400
 """Characters within which the first sentence of every help ends; click shortens longer ones."""
@@ -28,7 +29,7 @@ def command_page() -> str:
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for name, part in command.commands.items():
+        for name, part in subcommands(command).items():
             yield from _commands(part, f"{path} {name}")
     else:
         yield path, command

@@ -18,6 +18,7 @@ from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import validated
 from pdinference.cli import main
+from pdinference.cli.lazy_group import subcommands
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests.pods.pod_security import restricted_problems
@@ -154,7 +155,7 @@ class TestPod:
 class TestArguments:
     @all_value_sets
     def test_the_operator_accepts_them(self, tmp_path: Path, values: Values) -> None:
-        command = main.commands["run"]
+        command = subcommands(main)["run"]
         subcommand, *arguments = arguments_here(rendered(values), tmp_path)
         assert subcommand == "run"
         command.make_context("run", list(arguments))
@@ -209,7 +210,7 @@ class TestArguments:
     def test_an_unknown_extra_argument_would_be_noticed(self, tmp_path: Path) -> None:
         arguments = arguments_here(rendered({"extraArgs": ["--no-such-option"]}), tmp_path)[1:]
         with pytest.raises(click.UsageError):
-            main.commands["run"].make_context("run", list(arguments))
+            subcommands(main)["run"].make_context("run", list(arguments))
 
 
 class TestReplicas:
@@ -516,7 +517,7 @@ def test_the_package_holds_everything(tmp_path: Path) -> None:
 class TestPolicy:
     def read(self, values: Values, folder: Path) -> Policy:
         (option,) = (a for a in arguments_here(rendered(values), folder) if a.startswith("--policy="))
-        policy = main.commands["validate"].make_context("validate", [option, "-f", "-"]).params["policy"]
+        policy = subcommands(main)["validate"].make_context("validate", [option, "-f", "-"]).params["policy"]
         assert isinstance(policy, Policy)
         return policy
 

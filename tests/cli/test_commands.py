@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from pdinference.cli import main
+from pdinference.cli import commands, main
 from tests.conftest import REPOSITORY
 
 TINY = REPOSITORY / "examples/tiny-cpu.yaml"
@@ -68,8 +68,25 @@ def test_crd_prints_all_of_them_and_names_them_when_there_is_no_such() -> None:
 
 def test_offline_commands_do_not_import_the_cluster() -> None:
     """`render` answers in under a second because it leaves Kopf and the Kubernetes client alone."""
-    code = "import sys, pdinference.cli; print([m for m in ('kopf', 'kubernetes', 'aiohttp') if m in sys.modules])"
+    code = (
+        "import sys, pdinference.cli.render; print([m for m in ('kopf', 'kubernetes', 'aiohttp') if m in sys.modules])"
+    )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_the_program_imports_no_command_to_list_them() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from pdinference.cli import main;"
+        "CliRunner().invoke(main, ['--help'], catch_exceptions=False);"
+        "print([m for m in ('pydantic', 'rich', 'aiohttp', 'yaml', 'pdinference_advise') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_the_list_has_the_first_sentence_of_each_command_s_help() -> None:
+    for name, later in commands.OWN.items():
+        assert (name, later.summary.rstrip(".")) == (name, later.load().get_short_help_str(400).rstrip("."))
+        assert later.load().name == name
 
 
 def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Path) -> None:

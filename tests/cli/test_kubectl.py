@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pdinference.cli import chosen, main
+from pdinference.cli.lazy_group import subcommands
 from tests.cli.served_cluster import ServedCluster, resource
 from tests.conftest import REPOSITORY
 
@@ -41,7 +42,7 @@ def test_the_plugin_is_the_same_program_under_the_name_of_kubectl(ran: Ran) -> N
 
 def test_kubectl_gets_commands_with_descriptions_and_no_files(ran: Ran) -> None:
     *found, directive = ran("kubectl_complete-pdi", "").splitlines()
-    assert [line.partition("\t")[0] for line in found] == sorted(main.commands)
+    assert [line.partition("\t")[0] for line in found] == sorted(subcommands(main))
     assert all(line.partition("\t")[2] for line in found)
     assert directive == ":4"
     assert ran("kubectl_complete-pdi").splitlines() == [*found, directive]
@@ -115,7 +116,7 @@ def test_each_command_that_talks_to_a_cluster_has_its_rights_on_the_page() -> No
     documented = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     of_cluster = {
         name
-        for name, command in main.commands.items()
+        for name, command in subcommands(main).items()
         if {"kubeconfig", "context"} <= {parameter.name for parameter in command.params}
     }
     assert of_cluster - documented == set()

@@ -5,12 +5,13 @@ import pytest
 from click.testing import CliRunner
 
 from pdinference.cli.commands import main
+from pdinference.cli.lazy_group import subcommands
 
 
 def numbers(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The words before each number with a fraction that an option takes."""
     if isinstance(command, click.Group):
-        return [words for name, sub in command.commands.items() for words in numbers(sub, (*path, name))]
+        return [words for name, sub in subcommands(command).items() for words in numbers(sub, (*path, name))]
     options = [one for one in command.params if isinstance(one.type, click.types.FloatParamType)]
     return [(*path, option.opts[-1]) for option in options]
 

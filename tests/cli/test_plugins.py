@@ -6,14 +6,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pdinference.cli import plugins
+from pdinference.cli import main, plugins
+from pdinference.cli.lazy_group import LazyGroup, subcommands
 
 
 def program(monkeypatch: pytest.MonkeyPatch, *installed: EntryPoint) -> click.Group:
     monkeypatch.setattr(plugins, "entry_points", lambda *, group: installed if group == plugins.GROUP else ())
-    group = click.Group("pdinference")
-    plugins.add_plugins(group)
-    return group
+    return LazyGroup("pdinference", own={}, others=plugins.commands_of_others)
 
 
 @pytest.mark.parametrize("words", [("advise",), ("advise", "--help"), ("calibrate", "fit", "raw.json", "-o", "x")])
@@ -33,5 +32,22 @@ def test_the_list_of_commands_names_them(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_installed_command_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("advise", "pdinference_advise.commands.advise.command:advise_command", plugins.GROUP)
-    assert program(monkeypatch, entry).commands["advise"].callback is not None
     assert "--gpus" in CliRunner().invoke(program(monkeypatch, entry), ["advise", "--help"]).output
+
+
+def test_their_summaries_are_the_first_sentences_of_their_help() -> None:
+    listed = {name: later.summary for name, later in plugins.commands_of_others().items()}
+    loaded = {name: later.load().get_short_help_str(400) for name, later in plugins.commands_of_others().items()}
+    assert listed == loaded
+
+
+def test_a_command_of_yet_another_distribution_is_listed_with_its_own_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("other", "pdinference.cli.completion:completion_command", plugins.GROUP)
+    group = program(monkeypatch, entry)
+    assert "other" in subcommands(group)
+    assert "Print a script that completes" in CliRunner().invoke(group, ["--help"]).output
+
+
+def test_no_distribution_is_asked_for_a_command_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: pytest.fail("asked"))
+    assert CliRunner().invoke(main, ["completion", "--help"]).exit_code == 0

@@ -1,5 +1,7 @@
 """Writes readable YAML."""
 
+import sys
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -22,3 +24,14 @@ def _text(dumper: BlockDumper, text: str) -> yaml.ScalarNode:
 
 
 BlockDumper.add_representer(str, _text)
+
+
+def print_yaml(objects: Iterable[Any], **style: Any) -> None:
+    """Print documents.
+
+    Args:
+        objects: The documents.
+        style: Arguments of `yaml.dump_all` that differ.
+    """
+    style = {"Dumper": PlainDumper, "default_flow_style": False, "width": 120, **style}
+    yaml.dump_all(objects, sys.stdout, sort_keys=False, explicit_start=True, **style)

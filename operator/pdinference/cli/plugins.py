@@ -1,9 +1,11 @@
 """Commands of other distributions, which join by the entry-point group `pdinference.commands`."""
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
 import click
+
+from pdinference.cli.lazy_group import Later
 
 GROUP: Final = "pdinference.commands"
 _OF_ADVISE: Final = {
@@ -11,15 +13,23 @@ _OF_ADVISE: Final = {
     "calibrate": "Measure how long steps of vLLM take on your device, so that predictions are about that device.",
 }
 """Commands of `pdinference-advise`, each with the first sentence of its help."""
+_LONGEST_SUMMARY: Final = 400
 
 
-def add_plugins(program: click.Group) -> None:
-    """Add the installed commands, and for those of `pdinference-advise` that are not, what to install."""
-    for entry in entry_points(group=GROUP):
-        program.add_command(entry.load(), entry.name)
-    for name, purpose in _OF_ADVISE.items():
-        if name not in program.commands:
-            program.add_command(_not_installed(name, purpose))
+def commands_of_others() -> dict[str, Later]:
+    """The installed commands, and for those of `pdinference-advise` that are not, what to install."""
+    missing = {name: _not_installed(name, purpose) for name, purpose in _OF_ADVISE.items()}
+    return {
+        **{name: Later(command.help or "", lambda command=command: command) for name, command in missing.items()},
+        **{entry.name: Later(_summary(entry), entry.load) for entry in entry_points(group=GROUP)},
+    }
+
+
+def _summary(entry: EntryPoint) -> str:
+    if entry.name in _OF_ADVISE:
+        return _OF_ADVISE[entry.name]
+    command: click.Command = entry.load()
+    return command.get_short_help_str(_LONGEST_SUMMARY)
 
 
 def _not_installed(name: str, purpose: str) -> click.Command:

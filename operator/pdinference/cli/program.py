@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import click
 
+from pdinference.cli.lazy_group import LazyGroup
 from pdinference.cli.output import wrap_error
 
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writes. A command reports errors of the network and of files that it opens itself."""
 
 
-class Program(click.Group):
+class Program(LazyGroup):
     """A group of commands whose errors are messages, wrapped at words."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
