@@ -13,6 +13,7 @@ from pdinference.api import names
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json
+from pdinference.cluster.errors import ApiError
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -87,8 +88,6 @@ async def _last_problem(check: Check, wait: float) -> str | None:
 
 
 async def _webhook_problem(api: "ApiServer", namespace: str) -> str | None:
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
-
     path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}"
     try:
         await api.create(path, _INVALID, dryRun="All")
@@ -101,7 +100,6 @@ async def _webhook_problem(api: "ApiServer", namespace: str) -> str | None:
 
 
 async def _metrics_api_problem(api: "ApiServer", _: str) -> str | None:
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
     from pdinference.loadmetrics.metrics_api.api import API_VERSION  # noqa: PLC0415
 
     try:

@@ -11,6 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pdinference.cli.connection import Connection
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer, Json
@@ -61,8 +63,6 @@ async def chosen(api: "ApiServer", namespace: str, name: str | None) -> "Json":
         ApiError: The API server returned an error.
         ClickException: The resource does not exist; without a name, there is none, or more than one.
     """
-    from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415 - the client takes a second to import
-
     if name is not None:
         return await _named(api, namespace, name)
     page = await api.get(RESOURCE.path(namespace), limit=_MOST)
@@ -80,8 +80,6 @@ async def chosen(api: "ApiServer", namespace: str, name: str | None) -> "Json":
 
 
 async def _named(api: "ApiServer", namespace: str, name: str) -> "Json":
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
-    from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415
 
     try:
         return await api.get(RESOURCE.path(namespace, name))
@@ -96,7 +94,6 @@ async def _named(api: "ApiServer", namespace: str, name: str) -> "Json":
 
 def _complete_name(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """The PDInferences of the namespace. None if the cluster does not answer soon: completion must not disturb."""
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
     from pdinference.cluster.kubeconfig import ConfigurationError  # noqa: PLC0415
 
     with suppress(ApiError, ConfigurationError, TimeoutError, OSError):
@@ -107,7 +104,6 @@ def _complete_name(context: click.Context, _parameter: click.Parameter, begun: s
 
 async def _names(options: dict[str, Any]) -> list[str]:
     from pdinference.cluster.client import METADATA_ONLY_LIST  # noqa: PLC0415
-    from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415
 
     async def listed(api: "ApiServer", namespace: str) -> list[str]:
         path = RESOURCE.path(namespace)

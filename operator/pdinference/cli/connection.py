@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from pdinference.cluster.errors import ApiError
+
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
-    from pdinference.cluster.errors import ApiError
 
 ResultT = TypeVar("ResultT")
 _USER_AGENT = "pdinference"
@@ -43,7 +44,6 @@ class Connection:
         Raises:
             ClickException: The cluster cannot be reached, or returned an error.
         """
-        from pdinference.cluster.errors import ApiError  # noqa: PLC0415 - a second to import
         from pdinference.cluster.kubeconfig import ConfigurationError  # noqa: PLC0415
 
         try:

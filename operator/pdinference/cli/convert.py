@@ -9,11 +9,25 @@ import click
 import yaml
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
+from pdinference.api.names import Role
 from pdinference.api.plain_text import plain
+from pdinference.api.validation import refusal
+from pdinference.checks import examine
 from pdinference.cli.file_options import file_option
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cli.validate import as_json
 from pdinference.cli.yaml_files import documents_of, text_of
+from pdinference.conversion import (
+    ConversionError,
+    convert,
+    is_yaml,
+    pair_of,
+    starts_in_documents,
+    starts_in_script,
+    starts_in_words,
+)
+from pdinference.manifests import RenderSettings
 
 if TYPE_CHECKING:
     from pdinference.checks import Examination
@@ -57,9 +71,6 @@ def convert_command(
     Nothing is executed or expanded. One command line sets the options of P and D. With two command lines, kv_role or
     --parameter and --decode determine the roles.
     """
-    from pdinference.api.names import Role  # noqa: PLC0415 - as below
-    from pdinference.conversion import ConversionError, convert, pair_of, starts_in_words  # noqa: PLC0415 - pydantic
-
     given = [bool(words), source is not None, parameter is not None or decode is not None]
     if given.count(True) != 1 or (parameter is None) != (decode is None):
         raise click.UsageError("Give one of: -- COMMAND..., --file, or --parameter and --decode together.")
@@ -84,16 +95,12 @@ def convert_command(
 
 
 def _launches(source: IO[str]) -> "list[Launch]":
-    from pdinference.conversion import is_yaml, starts_in_documents, starts_in_script  # noqa: PLC0415 - pydantic
-
     text = text_of(source, MAX_RAW_SPEC_BYTES)
     named = Path(source.name).suffix in {".yaml", ".yml", ".json"}
     return starts_in_documents(documents_of(text, source.name)) if named or is_yaml(text) else starts_in_script(text)
 
 
 def _only(source: IO[str]) -> "Launch":
-    from pdinference.conversion import ConversionError  # noqa: PLC0415 - pydantic
-
     found = _launches(source)
     if len(found) != 1:
         raise ConversionError(f"{source.name} has {len(found)} starts of vLLM. Give one for each role.")
@@ -148,21 +155,15 @@ def _item(text: str) -> list[str]:
 
 def _examined(conversion: "Conversion") -> "Examination":
     """The resource, checked like `validate`."""
-    from pdinference.checks import examine  # noqa: PLC0415 - pydantic
-    from pdinference.manifests import RenderSettings  # noqa: PLC0415 - the same
-
     return examine(conversion.document, RenderSettings())
 
 
 def _refusal(conversion: "Conversion", examination: "Examination") -> str:
-    from pdinference.api.validation import refusal  # noqa: PLC0415 - pydantic
-
     return refusal(conversion.document["metadata"]["name"], examination.problems)
 
 
 def _as_json(conversion: "Conversion", examination: "Examination") -> dict[str, Any]:
     """The resource, what is left out of it or should be looked at, and what is wrong with it."""
-    from pdinference.cli.validate import as_json  # noqa: PLC0415 - pydantic
 
     def remarks(*, left_out: bool) -> list[dict[str, str]]:
         chosen = [one for one in conversion.remarks[:_MOST_REMARKS] if one.left_out is left_out]

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from pdinference.cli.option_types import object_option
+from pdinference.models.adapters import facts_of_adapters
+from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.facts import facts_of_folder, facts_of_hub
+from pdinference.models.folder import Expected, check_folder
+from pdinference.models.hubs.hub import Repository
+from pdinference.models.manifest import check as check_manifest
+from pdinference.models.progress import DownloadProgress, Phase
+from pdinference.models.snapshot import fetch as fetch_snapshot
 
 if TYPE_CHECKING:
     from pdinference.models.hubs.hub import Hub
-    from pdinference.models.progress import DownloadProgress
 
 _PROGRESS_INTERVAL_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -47,10 +54,6 @@ def fetch(
     *, hub: str, repository: str, revision: str, job: tuple[str, str] | None, folder: Path, adapters: str
 ) -> None:
     """Download a model to a folder, unless it is there, and verify it."""
-    from pdinference.models.facts import facts_of_folder  # noqa: PLC0415 - hubs' clients take a second to import
-    from pdinference.models.progress import DownloadProgress  # noqa: PLC0415
-    from pdinference.models.snapshot import fetch as fetch_snapshot  # noqa: PLC0415
-
     source, progress = hub_of(hub, repository, revision), DownloadProgress()
 
     def work() -> None:
@@ -64,9 +67,6 @@ def fetch(
 @click.option("--folder", type=_FOLDER, required=True, help="Folder of the model.")
 def check(folder: Path) -> None:
     """Check that a folder has a complete download of `fetch`."""
-    from pdinference.models.errors import ModelError  # noqa: PLC0415
-    from pdinference.models.manifest import check as check_manifest  # noqa: PLC0415
-
     try:
         manifest = check_manifest(folder)
     except ModelError as error:
@@ -81,9 +81,6 @@ def check(folder: Path) -> None:
 @click.option("--config/--no-config", default=True, help="Whether the folder must contain the config.")
 def look(*, folder: Path, field: str, load_format: str, config: bool) -> None:
     """Check whether vLLM can load the model in a folder, by headers and sizes only."""
-    from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
-    from pdinference.models.folder import Expected, check_folder  # noqa: PLC0415
-
     try:
         count = check_folder(folder, Expected(field, load_format.lower(), config))
     except ModelFilesError as error:
@@ -102,9 +99,6 @@ def inspect(
     *, hub: str | None, repository: str, revision: str, job: tuple[str, str] | None, folder: Path | None, adapters: str
 ) -> None:
     """Print facts about a model for the memory plan, as JSON. Does not read weights."""
-    from pdinference.models.facts import facts_of_folder, facts_of_hub  # noqa: PLC0415
-    from pdinference.models.progress import DownloadProgress, Phase  # noqa: PLC0415
-
     if (hub is None) == (folder is None):
         raise click.UsageError("Give either --hub with --repository and --revision, or --folder.")
     progress = DownloadProgress()
@@ -123,8 +117,6 @@ def inspect(
 
 def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
     """Facts about adapters. vLLM downloads adapter repositories from the hub of the model."""
-    from pdinference.models.adapters import facts_of_adapters  # noqa: PLC0415
-
     if not adapters:
         return {}
     branch = "master" if hub == "modelScope" else "main"
@@ -133,8 +125,6 @@ def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
 
 def hub_of(hub: str, repository: str, revision: str) -> "Hub":
     """A repository on the hub with this name."""
-    from pdinference.models.hubs.hub import Repository  # noqa: PLC0415
-
     if not repository or not revision:
         raise click.UsageError("A hub needs --repository and --revision.")
     where = Repository(repository, revision)
@@ -150,8 +140,6 @@ def hub_of(hub: str, repository: str, revision: str) -> "Hub":
 
 
 def _run(work: Callable[[], None], progress: "DownloadProgress", job: tuple[str, str] | None) -> None:
-    from pdinference.models.errors import ModelError  # noqa: PLC0415
-
     try:
         if job is None:
             _run_logged(work, progress)

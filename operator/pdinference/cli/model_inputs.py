@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pdinference.api.quantities import quantity
+from pdinference.cli.model_commands import hub_of
+from pdinference.cli.plan.model_files import read_draft, read_model
+from pdinference.memory import (
+    Inputs,
+    UnusableConfigError,
+    draft_model,
+    known_facts,
+    known_weights,
+    model_facts,
+    stated_memory,
+)
+from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.facts import config_of_hub, facts_of_hub
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
-    from pdinference.memory import Inputs
     from pdinference.models.hubs.hub import Hub
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -61,16 +73,6 @@ class ModelOptions:
             ClickException: Nothing is known of the model, or its files are damaged.
         """
         # Only some commands import the planner and the file readers.
-        from pdinference.cli.plan.model_files import read_model  # noqa: PLC0415
-        from pdinference.memory import (  # noqa: PLC0415
-            Inputs,
-            UnusableConfigError,
-            known_facts,
-            known_weights,
-            model_facts,
-            stated_memory,
-        )
-        from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
 
         try:
             config, checkpoint = known_facts(resource.spec, _asked(resource) if self.online else stored)
@@ -85,9 +87,6 @@ class ModelOptions:
 
     def _draft(self, resource: "PDInference") -> dict[str, Any] | None:
         """config.json of the draft; None without one, or where it is not known."""
-        from pdinference.cli.plan.model_files import read_draft  # noqa: PLC0415
-        from pdinference.memory import draft_model  # noqa: PLC0415
-
         name = next(filter(None, (draft_model(resource.spec, role) for role in resource.spec.engine_roles)), "")
         if not name and self.draft is None:
             return None
@@ -135,8 +134,6 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _asked(resource: "PDInference") -> dict[str, Any] | None:
     """Facts from the hub in the form of the status; None for models that are not on a hub."""
-    from pdinference.models.facts import facts_of_hub  # noqa: PLC0415
-
     source = resource.spec.model.source
     if source.hub is None:
         return None
@@ -147,8 +144,6 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
 
 def _asked_for_draft(resource: "PDInference", name: str) -> dict[str, Any] | None:
     """config.json of a draft from the hub of its model; None for models that are not on a hub."""
-    from pdinference.models.facts import config_of_hub  # noqa: PLC0415
-
     if resource.spec.model.source.hub is None or not _REPOSITORY.fullmatch(name):
         return None
     with _hub(resource, name, "main", "--draft-config needs") as hub:
@@ -158,9 +153,6 @@ def _asked_for_draft(resource: "PDInference", name: str) -> dict[str, Any] | Non
 @contextmanager
 def _hub(resource: "PDInference", repository: str, revision: str, otherwise: str) -> "Iterator[Hub]":
     """A repository on the hub of a resource's model; errors name options that need no hub."""
-    from pdinference.cli.model_commands import hub_of  # noqa: PLC0415
-    from pdinference.models.errors import ModelError  # noqa: PLC0415
-
     where = "huggingFace" if resource.spec.model.source.hugging_face else "modelScope"
     try:
         yield hub_of(where, repository, revision)

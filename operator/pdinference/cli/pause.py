@@ -9,6 +9,7 @@ from pdinference.api import names
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cluster.kinds import RESOURCE
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -49,7 +50,6 @@ def resume_command(*, name: str | None, output: str, connect: Connect) -> None:
 
 def _set(name: str | None, output: str, connect: Connect, *, paused: bool) -> None:
     async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cluster.kinds import RESOURCE  # noqa: PLC0415 - the client takes a second to import
         from pdinference.cluster.state.records import is_paused  # noqa: PLC0415
 
         resource = await chosen(api, namespace, name)

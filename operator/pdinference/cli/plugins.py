@@ -1,5 +1,6 @@
 """Commands of other distributions, which join by the entry-point group `pdinference.commands`."""
 
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
@@ -20,9 +21,13 @@ def commands_of_others() -> dict[str, Later]:
     """The installed commands, and for those of `pdinference-advise` that are not, what to install."""
     missing = {name: _not_installed(name, purpose) for name, purpose in _OF_ADVISE.items()}
     return {
-        **{name: Later(command.help or "", lambda command=command: command) for name, command in missing.items()},
+        **{name: Later(command.help or "", partial(_itself, command)) for name, command in missing.items()},
         **{entry.name: Later(_summary(entry), entry.load) for entry in entry_points(group=GROUP)},
     }
+
+
+def _itself(command: click.Command) -> click.Command:
+    return command
 
 
 def _summary(entry: EntryPoint) -> str:

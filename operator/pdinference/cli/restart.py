@@ -10,6 +10,7 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
@@ -58,8 +59,6 @@ def _restart_at(moment: str) -> Json:
 
 async def _workloads(api: "ApiServer", namespace: str, resource: Json, role: Role) -> "list[tuple[Kind, str]]":
     """The workloads of a role, of all revisions, that have pods. Those of P's worker nodes are P's."""
-    from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET  # noqa: PLC0415 - the client takes a second to import
-
     selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={resource['metadata']['name']}"
     found = []
     for kind in (STATEFUL_SET, DEPLOYMENT):

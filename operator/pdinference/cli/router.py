@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
+import uvloop
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -14,10 +15,11 @@ from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import HANDOVERS
-
-if TYPE_CHECKING:
-    from pdinference.router.keys import KeyLimits
-    from pdinference.router.pod import Observed
+from pdinference.router.choice import policies
+from pdinference.router.keys import KeyLimits, Keys
+from pdinference.router.models import Models
+from pdinference.router.pod import Observed
+from pdinference.router.pods import Pods
 
 
 @click.group("router")
@@ -138,14 +140,8 @@ def run_command(
     log_requests: bool,
 ) -> None:
     """Send requests to P and D pods until SIGTERM, then finish the running requests."""
-    import uvloop  # noqa: PLC0415 - no other command needs it
-
-    from pdinference.router.choice import policies  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.router.dispatch import Rules  # noqa: PLC0415
-    from pdinference.router.keys import Keys  # noqa: PLC0415
     from pdinference.router.memory import limits_of, memory_limit  # noqa: PLC0415
-    from pdinference.router.models import Models  # noqa: PLC0415
-    from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415
     from pdinference.router.tracing import exporting  # noqa: PLC0415
 
@@ -199,8 +195,6 @@ def run_command(
 
 
 def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
-    from pdinference.router.keys import KeyLimits  # noqa: PLC0415
-
     name, _, limits = text.partition("=")
     per_minute, separator, concurrent = limits.partition(":")
     if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
@@ -215,7 +209,5 @@ async def _nothing_to_discover() -> None:
 
 
 def _fixed(prefill: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
-    from pdinference.router.pod import Observed  # noqa: PLC0415
-
     roles = dict.fromkeys(prefill, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
     return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}

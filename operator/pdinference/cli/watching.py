@@ -4,6 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from rich.console import Group
+from rich.live import Live as Screen
+from rich.text import Text
+
+from pdinference.cluster.errors import ApiError
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -36,10 +42,6 @@ async def keep_live(
     Raises:
         ApiError: The API server returned an error that another try will not mend.
     """
-    from rich.console import Group  # noqa: PLC0415 - the import of Rich is slow
-    from rich.live import Live as Screen  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
     last: RenderableType = Text("")
@@ -52,8 +54,6 @@ async def keep_live(
 
 
 async def _looked(read: Callable[[], Awaitable[StateT]]) -> tuple[StateT | None, str]:
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415 - the client takes a second to import
-
     try:
         return await read(), ""
     except ApiError as error:

@@ -13,6 +13,7 @@ from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cluster.objects import UNREADABLE_ERRORS
 from pdinference.manifests import RenderSettings
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ def explain_command(
 def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
     from pdinference.cli.installed import stated  # noqa: PLC0415
-    from pdinference.cluster.objects import UNREADABLE_ERRORS  # noqa: PLC0415
 
     api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
     try:

@@ -4,10 +4,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
+from pdinference.cli.history.changes import ABSENT, changes, diff, in_one_line
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cluster.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -137,8 +141,6 @@ def _undo_as_json(undo: "Undo", *, written: bool) -> Json:
 
 
 async def _write(api: "ApiServer", undo: "Undo") -> None:
-    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
-
     try:
         await undo.write(api)
     except ApiError as error:
@@ -161,8 +163,6 @@ def _named(entry: "Entry") -> tuple[Json, str]:
 
 
 def _table(found: "Stored") -> "RenderableType":
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False)
     table.add_column("REVISION", justify="right")
@@ -192,8 +192,6 @@ def _as_json(found: "Stored") -> list[Json]:
 
 def _changes_as_json(before: Json, after: Json) -> list[Json]:
     """The fields that differ. A value that is absent has no member."""
-    from pdinference.cli.history.changes import ABSENT, changes  # noqa: PLC0415
-
     return [
         {"path": one.path}
         | ({} if one.before is ABSENT else {"before": one.before})
@@ -204,8 +202,6 @@ def _changes_as_json(before: Json, after: Json) -> list[Json]:
 
 def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":
     """The entries with their changes, oldest first."""
-    from pdinference.cli.history.changes import in_one_line  # noqa: PLC0415
-
     before: Json | None = None
     for entry in sorted(entries, key=lambda entry: entry.number):
         yield entry, "(the oldest that is kept)" if before is None else in_one_line(before, entry.spec)
@@ -213,7 +209,5 @@ def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":
 
 
 def _print_diff(before: Json, name_before: str, after: Json, name_after: str) -> None:
-    from pdinference.cli.history.changes import diff  # noqa: PLC0415
-
     for line in diff(before, after, name_before, name_after):
         click.secho(line, fg=_COLOURS.get(line[:1]))

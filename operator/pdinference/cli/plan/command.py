@@ -5,16 +5,23 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from pdinference.api.validation import validated
+from pdinference.checks.adapters import adapter_problems, adapter_warnings
+from pdinference.checks.facts import adapters_of, facts_of
+from pdinference.checks.model_shape import model_problems
+from pdinference.checks.older_models import older_model_warnings
+from pdinference.checks.plan_warnings import plan_warnings
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, Connection, connection_options
 from pdinference.cli.documents import documents, problems_reported
 from pdinference.cli.file_options import files_option
+from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cli.plan.answer import PlanAnswer
+from pdinference.memory import UnusableSpecError, plan_role
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
-    from pdinference.cli.plan.answer import PlanAnswer
     from pdinference.cluster.client import Json
 
 
@@ -71,9 +78,6 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
     """Warn of adapters that vLLM cannot load. The plan itself depends on maxRank only."""
     if resource.spec.model.lora is None:
         return
-    from pdinference.checks.adapters import adapter_problems, adapter_warnings  # noqa: PLC0415
-    from pdinference.checks.facts import adapters_of, facts_of  # noqa: PLC0415
-    from pdinference.cli.local_adapters import local_facts  # noqa: PLC0415
 
     spec, shape = resource.spec, facts_of(resource.spec, None).shape
     known = adapters_of(spec, local_facts(resource))
@@ -83,10 +87,6 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
 
 def _warn_of_model(answer: "PlanAnswer", file: str) -> None:
     """Warn of models that vLLM rejects at start, and of what is not counted, which the plan does not show."""
-    from pdinference.checks.model_shape import model_problems  # noqa: PLC0415
-    from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
-    from pdinference.checks.plan_warnings import plan_warnings  # noqa: PLC0415
-
     spec, facts = answer.inputs.spec, answer.inputs.facts
     found = (*model_problems(spec, facts), *older_model_warnings(spec, facts), *plan_warnings(answer.plans))
     for problem in found:
@@ -95,8 +95,6 @@ def _warn_of_model(answer: "PlanAnswer", file: str) -> None:
 
 def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "PlanAnswer":
     # Only this command imports the planner.
-    from pdinference.cli.plan.answer import PlanAnswer  # noqa: PLC0415
-    from pdinference.memory import UnusableSpecError, plan_role  # noqa: PLC0415
 
     inputs = model.inputs(resource, stored)
     try:

@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import click
+from rich.table import Table
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
@@ -12,8 +13,6 @@ from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.requests.chat import router_options
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from pdinference.cli.requests.load import Load, LoadOutcome
     from pdinference.cli.requests.router import RouterForward
     from pdinference.cluster.client import ApiServer
@@ -98,8 +97,6 @@ def _print(outcome: "LoadOutcome", output: str) -> None:
 
 
 def _table(outcome: "LoadOutcome") -> "Table":
-    from rich.table import Table  # noqa: PLC0415
-
     latencies = outcome.latencies()
     table = Table(box=None, pad_edge=False)
     table.add_column("MILLISECONDS")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from pdinference.cli.chosen import optional_name
 from pdinference.cli.connection import Connect, connection_options
@@ -144,8 +145,6 @@ def _time(seconds: float) -> str:
 
 
 def _as_json(router: "RouterForward", answer: "StreamedAnswer", stages: "Stages | str") -> Json:
-    import msgspec  # noqa: PLC0415
-
     known = not isinstance(stages, str)
     return {
         "namespace": router.namespace,

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from rich.cells import cell_len
+
 _IDEOGRAPH: Final = r"\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
 """Characters of Chinese and Japanese: a line may end after each."""
 _WORDS: Final = re.compile(rf"\n| +|[{_IDEOGRAPH}]|[^\n {_IDEOGRAPH}]+")
@@ -52,8 +54,6 @@ class WordWrap:
         return self._flushed()
 
     def _flushed(self) -> str:
-        from rich.cells import cell_len  # noqa: PLC0415 - the import of Rich is slow
-
         if not self._word:
             return ""
         word, spaces = self._word, self._spaces

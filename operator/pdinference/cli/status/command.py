@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
@@ -34,8 +35,6 @@ class Shown:
 
     def as_text(self, console: "Console") -> "RenderableType":
         """For people."""
-        from rich.text import Text  # noqa: PLC0415 - the import of Rich is slow
-
         from pdinference.cli.status.text import table, tree  # noqa: PLC0415
 
         if self._one:

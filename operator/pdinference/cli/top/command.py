@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, connection_options
@@ -57,8 +58,6 @@ async def _look(api: "ApiServer", namespace: str, name: str | None) -> "list[Eng
 
 
 async def _print(api: "ApiServer", namespace: str, name: str | None, output: str) -> None:
-    import msgspec  # noqa: PLC0415
-
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
     from pdinference.cli.top.text import view  # noqa: PLC0415
 

@@ -16,14 +16,22 @@ from pdinference.cli.file_options import file_option
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.planning.objectives import Objectives as StatedObjectives
+from pdinference_advise.advice.advice import Question, advise, fitting
+from pdinference_advise.advice.as_json import as_json
+from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, Objectives, objectives_of, parse_objectives
+from pdinference_advise.advice.offer import parse_offer
+from pdinference_advise.advice.problem import AdviceError
+from pdinference_advise.advice.ways import parse_transports
+from pdinference_advise.advice.workload.bounds import WorkloadError
 from pdinference_advise.commands.advise.load import LoadOptions, load_options
+from pdinference_advise.commands.advise.plot import draw, require_plotting
+from pdinference_advise.commands.advise.processes import cores, simulations
 from pdinference_advise.commands.calibrate.files import read_calibration
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import Json
-    from pdinference.planning.objectives import Objectives as StatedObjectives
-    from pdinference_advise.advice.advice import Advice, Question
-    from pdinference_advise.advice.objectives import Objectives
+    from pdinference_advise.advice.advice import Advice
 
 
 @click.command("advise")
@@ -73,12 +81,7 @@ def advise_command(
     FILE is a PDInference, whose replicas, parallelism, products, mode and path are varied. The load, the objectives and
     the GPUs come from options. Nothing is read from or written to a cluster, except with --live.
     """
-    from pdinference_advise.advice.problem import AdviceError  # noqa: PLC0415 - the import of the simulation is slow
-    from pdinference_advise.advice.workload.bounds import WorkloadError  # noqa: PLC0415
-
     if plot is not None:
-        from pdinference_advise.commands.advise.plot import require_plotting  # noqa: PLC0415
-
         require_plotting(plot)
     document = one_document(source)
     try:
@@ -104,10 +107,6 @@ class _Wishes:
 
 
 def _question(document: "Json", file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> "Question":
-    from pdinference.planning.objectives import Objectives  # noqa: PLC0415
-    from pdinference_advise.advice.advice import Question, fitting  # noqa: PLC0415
-    from pdinference_advise.advice.offer import parse_offer  # noqa: PLC0415
-    from pdinference_advise.advice.ways import parse_transports  # noqa: PLC0415
 
     with problems_reported(document, file):
         resource = validated(document)
@@ -118,16 +117,14 @@ def _question(document: "Json", file: str, load: LoadOptions, model: ModelOption
     ways = parse_transports(wishes.transports)
     requests = load.read(resource.metadata.name)
     kinds = {arrival.kind for arrival in requests.arrivals} - {""}
-    objectives = _objectives(wishes, Objectives.of(resource.spec.objectives), kinds)
+    objectives = _objectives(wishes, StatedObjectives.of(resource.spec.objectives), kinds)
     facts = model.inputs(resource, (document.get("status") or {}).get("model"))
     peak = load.peak(requests)
     return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
 
 
-def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[str]) -> "Objectives":
+def _objectives(wishes: _Wishes, stated: StatedObjectives | None, kinds: set[str]) -> Objectives:
     """Those of the options, or else of the resource, whose percentile an option may replace."""
-    from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, objectives_of, parse_objectives  # noqa: PLC0415
-
     if stated is None or wishes.ttft or wishes.tpot or wishes.of_kinds:
         return parse_objectives(
             wishes.ttft, wishes.tpot, wishes.percentile or DEFAULT_PERCENTILE, wishes.of_kinds, kinds
@@ -137,22 +134,16 @@ def _objectives(wishes: _Wishes, stated: "StatedObjectives | None", kinds: set[s
 
 
 def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advice":
-    from pdinference_advise.advice.advice import advise  # noqa: PLC0415
-    from pdinference_advise.commands.advise.processes import cores, simulations  # noqa: PLC0415
 
     with simulations(question.peak, question.objectives, jobs or cores()) as simulate:
         advice = advise(question, simulate, expect=simulate.expect)
         if plot is not None:
-            from pdinference_advise.commands.advise.plot import draw  # noqa: PLC0415
-
             draw(advice, simulate, plot)
     return advice
 
 
 def _print(advice: "Advice", output: str) -> None:
     if output == "json":
-        from pdinference_advise.advice.as_json import as_json  # noqa: PLC0415
-
         json.dump(as_json(advice), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return

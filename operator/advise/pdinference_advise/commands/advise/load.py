@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import click
 
+from pdinference.api.names import LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, Role
+from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.connection import Connect
 from pdinference.cli.option_types import NumberRange
+from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
+from pdinference_advise.advice.workload import lengths, live, synthetic, traces
+from pdinference_advise.advice.workload.live import read_router
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer, Json
@@ -67,8 +72,6 @@ class LoadOptions:
         """
         self._require_one_source()
         if self.trace is not None:
-            from pdinference_advise.advice.workload import traces  # noqa: PLC0415
-
             found = traces.read(self.trace, self.trace.name, unit=self.trace_unit)
             return found.at_rate(self.rate) if self.rate else found
         if self.live:
@@ -99,8 +102,6 @@ class LoadOptions:
             raise click.UsageError("--class has the lengths of its requests. Leave --prompt-tokens out.")
 
     def _synthetic(self) -> "Synthetic":
-        from pdinference_advise.advice.workload import lengths, synthetic  # noqa: PLC0415 - only this command needs them
-
         prefixes: Prefixes | None = None
         if self.shared_prefix:
             prefixes = synthetic.parse_prefixes(self.shared_prefix, "--shared-prefix")
@@ -113,8 +114,6 @@ class LoadOptions:
         return synthetic.Synthetic(self.rate or 0.0, classes, self.burstiness, prefixes)
 
     def _measured(self, name: str) -> "LiveLoad":
-        from pdinference_advise.advice.workload import live  # noqa: PLC0415
-
         seconds = self.seconds or _LIVE_S
 
         async def work(api: "ApiServer", namespace: str) -> "LiveLoad":
@@ -128,11 +127,6 @@ class LoadOptions:
 
 async def readings(api: "PodReader", namespace: str, name: str) -> "dict[str, RouterReading]":
     """What each router pod has counted, through the API server's proxy."""
-    from pdinference.api.names import LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, Role  # noqa: PLC0415
-    from pdinference.api.pod_owner import is_of_workload  # noqa: PLC0415
-    from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY  # noqa: PLC0415
-    from pdinference_advise.advice.workload.live import read_router  # noqa: PLC0415
-
     pods = f"/api/v1/namespaces/{namespace}/pods"
     selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={Role.ROUTER}"
     found = await api.get(pods, labelSelector=selector, fieldSelector="status.phase=Running", limit=str(_MOST_PODS))
