@@ -146,8 +146,8 @@ PATCHES: Final = (
 )
 
 
-# Importing vLLM makes a million objects that stay. Python's garbage collector looks at all of them again and again, which
-# took 1.7 of 8.7 s of CPU in each start. vLLM sets no thresholds; once it serves, it exempts what is there (gc.freeze).
+# Importing vLLM makes a million objects that stay. Python's garbage collector looks at all of them again and again,
+# which took 1.7 of 8.7 s of CPU in each start. vLLM sets no thresholds; once it serves, it exempts what is there.
 _COLLECT_SELDOM: Final = "import gc; gc.set_threshold(100_000, 50, 100)\n"
 
 
