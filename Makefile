@@ -55,17 +55,17 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
-# What needs no cluster comes first, while binaries and images are built.
-BESIDE := --beside=test-vllm
-STAGES := lint,test-unit,test-charts,images test-integration
+# The tests with real kubelets leave a fifth of two cores idle; those of vLLM's parser and of `advise` count on no time.
+AT_FIRST := lint,test-unit,test-charts,images
+AT_REST := test-vllm,test-advise
 
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts $(BESIDE) $(STAGES) test-e2e
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e+$(AT_REST)
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts $(BESIDE) $(STAGES)
+	@$(RUN) python -m tests.parts $(AT_FIRST),$(AT_REST) test-integration
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3
@@ -91,7 +91,11 @@ lint: setup ## Formatting, lint, types, layers, tests that are found, generated 
 
 .PHONY: test-unit
 test-unit: setup ## Unit tests, in seconds
-	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
+	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --ignore=tests/advise $(ARGS)
+
+.PHONY: test-advise
+test-advise: setup ## Unit tests of pdinference-advise, in minutes: they simulate hours of traffic
+	$(RUN) pytest tests/advise -m 'not vllm' $(ARGS)
 
 .PHONY: explore
 explore: setup ## Property tests and the fuzzers of hostile resources and requests with new examples; `make test` uses fixed ones

@@ -1,7 +1,7 @@
-"""Runs targets of the Makefile: `python -m tests.parts --beside=test-vllm lint,test-unit,images test-integration`.
+"""Runs targets of the Makefile: `python -m tests.parts lint,test-unit,images test-integration test-e2e+test-vllm`.
 
-Each argument is a stage. The targets of a stage run at once, and a stage begins when the one before it has passed. What
-runs beside them all gets the CPU time that they leave.
+Each argument is a stage. Its targets run at once, and it begins when the one before it has passed. Those
+after a plus sign get the CPU time that the others leave.
 
 Their lines appear as they come, with the target before each. The end names each part that failed, and the command that
 repeats it.
@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import click
 
@@ -35,13 +36,11 @@ def summary(parts: Mapping[str, tuple[int | None, float]]) -> str:
     return "\n".join(lines)
 
 
-async def run(
-    stages: Sequence[Sequence[Labelled]], beside: Sequence[Labelled] = (), at_once: int = _AT_ONCE
-) -> dict[str, tuple[int | None, float]]:
-    """Run the stages one after another, and some parts beside them all. After a failure no other part begins."""
-    parts = [*beside, *(part for stage in stages for part in stage)]
+async def run(stages: Sequence[Sequence[Labelled]]) -> dict[str, tuple[int | None, float]]:
+    """Run the stages one after another; after a failure no other part begins."""
+    parts = [part for stage in stages for part in stage]
     found: dict[str, tuple[int | None, float]] = {part.label: (None, 0.0) for part in parts}
-    room = asyncio.Semaphore(at_once)
+    room = asyncio.Semaphore(_AT_ONCE)
     stopped = False
 
     def stop() -> None:
@@ -49,25 +48,19 @@ async def run(
         stopped = True
 
     async def one(part: Labelled) -> None:
-        if stopped:
-            return
-        code = await part.run()
-        found[part.label] = code, part.seconds
-        if code != 0:
-            stop()
-
-    async def in_turn(part: Labelled) -> None:
-        async with room:
-            await one(part)
-
-    async def one_after_another() -> None:
-        for stage in stages:
-            await asyncio.gather(*(in_turn(part) for part in stage))
+        async with nullcontext() if part.idle else room:
+            if stopped:
+                return
+            code = await part.run()
+            found[part.label] = code, part.seconds
+            if code != 0:
+                stop()
 
     interrupt_on_signals(parts, stop)
     progress = asyncio.create_task(_progress(parts))
     try:
-        await asyncio.gather(one_after_another(), *(one(part) for part in beside))
+        for stage in stages:
+            await asyncio.gather(*(one(part) for part in stage))
     finally:
         progress.cancel()
     return found
@@ -81,19 +74,20 @@ async def _progress(parts: Sequence[Labelled]) -> None:
         click.echo(f"After {time.monotonic() - begin:.0f} s these run: {running}.")
 
 
-@click.command()
-@click.option("--beside", multiple=True, metavar="TARGET", help="Runs beside all stages, on the CPU time they leave.")
-@click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...")
-def main(beside: Sequence[str], stages: Sequence[str]) -> None:
-    """Run targets of the Makefile. Those that run at once find the environment ready, and must not change it."""
+def _stage(text: str) -> list[Labelled]:
+    """The parts of a stage. Those that run at once find the environment ready, and must not change it."""
     # Without the variables of the make that has started this: they name a job server of its own.
     make = ("env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory", "PREPARED=1")
-    found = asyncio.run(
-        run(
-            [[Labelled(target, (*make, target), group=True) for target in stage.split(",")] for stage in stages],
-            [Labelled(target, (*make, target), group=True, idle=True) for target in beside],
-        )
-    )
+    first, _, idle = text.partition("+")
+    wanted = [(target, False) for target in first.split(",")] + [(target, True) for target in idle.split(",") if idle]
+    return [Labelled(target, (*make, target), group=True, idle=is_idle) for target, is_idle in wanted]
+
+
+@click.command()
+@click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...[+TARGET[,TARGET]...]...")
+def main(stages: Sequence[str]) -> None:
+    """Run targets of the Makefile."""
+    found = asyncio.run(run([_stage(stage) for stage in stages]))
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)
 
