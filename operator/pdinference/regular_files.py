@@ -1,4 +1,7 @@
-"""Opens untrusted files: devices, FIFOs and links out of a volume are rejected, and the size of reads is limited."""
+"""Opens untrusted files: devices, FIFOs and links out of a volume are rejected, and the size of reads is limited.
+
+Tests: tests/models/files/test_hostile_files.py, tests/runner/test_hostile_places.py
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""Partial parser of AdmissionReviews of any size: reads only the fields needed to answer or to forward a review."""
+"""Partial parser of AdmissionReviews of any size: reads only the fields needed to answer or to forward a review.
+
+Tests: tests/admission/test_hostile.py
+"""
 
 import re
 from collections.abc import Mapping

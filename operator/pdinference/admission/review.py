@@ -1,4 +1,7 @@
-"""Answers AdmissionReviews. Pure."""
+"""Answers AdmissionReviews. Pure.
+
+Tests: tests/admission/test_webhook.py, tests/admission/test_hostile.py
+"""
 
 import json
 from collections.abc import Mapping

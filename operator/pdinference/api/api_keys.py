@@ -1,4 +1,7 @@
-"""API keys in a value of a Secret."""
+"""API keys in a value of a Secret.
+
+Tests: tests/runner/test_access.py, tests/router/test_keys.py
+"""
 
 from collections.abc import Iterator
 from typing import Final

@@ -2,6 +2,8 @@
 
 `json.loads` recurses for each level, and small containers take up to thirty times the memory of their text. So a scan
 of the bytes first counts levels, values and members. It works in pieces, in a few hundred kilobytes, and mostly in C.
+
+Tests: tests/runner/test_hostile_lines.py, tests/models/files/test_hostile_files.py
 """
 
 import codecs

@@ -2,6 +2,8 @@
 
 Source: `validateBehavior` in pkg/apis/autoscaling/validation/validation.go of Kubernetes.
 tests/integration/test_edges.py compares both.
+
+Tests: tests/checks/test_autoscalers.py, tests/integration/test_edges.py
 """
 
 from typing import Annotated, Literal

@@ -2,6 +2,8 @@
 
 Source: `validateMetrics` in pkg/apis/autoscaling/validation/validation.go of Kubernetes, and the types of
 autoscaling/v2. tests/integration/test_edges.py compares both.
+
+Tests: tests/checks/test_autoscalers.py, tests/integration/test_edges.py
 """
 
 import re

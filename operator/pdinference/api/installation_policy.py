@@ -2,6 +2,8 @@
 
 The chart generates it from its values `policy` and `allowedHostPaths`. Lists of names take patterns, in which `*`
 matches any text. A list replaces its default.
+
+Tests: tests/manifests/test_policy.py, tests/manifests/test_pod_rules.py
 """
 
 from collections.abc import Iterable

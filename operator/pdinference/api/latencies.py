@@ -3,6 +3,8 @@
 The operator compares them with `spec.objectives`. Between 10 ms and 100 s (time to first token), and between 1 ms and
 1 s (time per output token), a bound is at most 10 % above the one before, and round values are bounds. So an objective
 that lies inside a bucket is off by less than 10 %, whatever the distribution within the bucket.
+
+Tests: tests/router/test_timing.py, tests/loadmetrics/test_streams.py
 """
 
 from typing import Final

@@ -1,4 +1,7 @@
-"""Removes the parts of a document that do not fit the schema, so that the rest can be validated."""
+"""Removes the parts of a document that do not fit the schema, so that the rest can be validated.
+
+Tests: tests/api/test_validation.py, tests/checks/test_examine.py
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy

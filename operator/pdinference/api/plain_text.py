@@ -1,4 +1,7 @@
-"""Sanitizes untrusted text for messages, status and annotations."""
+"""Sanitizes untrusted text for messages, status and annotations.
+
+Tests: tests/planning/test_reported.py
+"""
 
 import re
 

@@ -1,6 +1,8 @@
 """Parser for Kubernetes quantities.
 
 The parser of the official client would import the whole client into the pure layers and `pdinference render`.
+
+Tests: tests/cluster/test_drift.py
 """
 
 import re

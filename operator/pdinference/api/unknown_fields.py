@@ -1,4 +1,7 @@
-"""Which fields to use in place of one that the schema lacks."""
+"""Which fields to use in place of one that the schema lacks.
+
+Tests: tests/api/test_validation.py
+"""
 
 from collections.abc import Mapping
 from difflib import get_close_matches

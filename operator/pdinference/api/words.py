@@ -1,4 +1,7 @@
-"""Messages for pydantic's validation errors, worded like those of the API server where it has them."""
+"""Messages for pydantic's validation errors, worded like those of the API server where it has them.
+
+Tests: tests/api/test_validation.py
+"""
 
 import json
 from typing import Any

@@ -2,6 +2,8 @@
 
 It is created and never applied, because the runner owns its data. It is not cached, because the operator watches no
 ConfigMaps. The owner of an existing one is read with a patch that changes nothing.
+
+Tests: tests/batch/test_reconcile.py, tests/integration/test_batch_output.py
 """
 
 from pdinference.cluster.apply import Parent

@@ -1,4 +1,7 @@
-"""LoRA adapters that vLLM cannot load, according to their adapter_config.json."""
+"""LoRA adapters that vLLM cannot load, according to their adapter_config.json.
+
+Tests: tests/checks/test_examine.py
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Batch sizes that vLLM rejects at start (`verify_max_model_len` in vllm/config/scheduler.py)."""
+"""Batch sizes that vLLM rejects at start (`verify_max_model_len` in vllm/config/scheduler.py).
+
+Tests: tests/checks/test_examine.py
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""Facts about the model, from the spec or the status."""
+"""Facts about the model, from the spec or the status.
+
+Tests: tests/checks/test_examine.py, tests/admission/test_webhook.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

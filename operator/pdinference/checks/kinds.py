@@ -1,4 +1,7 @@
-"""Selects the examination for the kind of a document."""
+"""Selects the examination for the kind of a document.
+
+Tests: tests/admission/test_webhook.py
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Problems of `spec.model.lora`: name collisions, and too few CPU slots."""
+"""Problems of `spec.model.lora`: name collisions, and too few CPU slots.
+
+Tests: tests/checks/test_examine.py
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""Fields of the spec that do not fit the shape of the model."""
+"""Fields of the spec that do not fit the shape of the model.
+
+Tests: tests/checks/test_examine.py, tests/checks/test_plan_warnings.py
+"""
 
 from collections.abc import Iterator
 

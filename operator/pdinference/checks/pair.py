@@ -3,6 +3,8 @@
 Model, revision, image, dtype, KV dtype and block size have one field for both roles. The tables here list the other
 inputs of `compute_nixl_compatibility_hash` (vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py), and
 settings that change the layout of blocks.
+
+Tests: tests/checks/test_examine.py, tests/checks/test_options.py
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Suggests changes that make a model fit, the smallest first. Each one is verified with a memory plan."""
+"""Suggests changes that make a model fit, the smallest first. Each one is verified with a memory plan.
+
+Tests: tests/checks/test_memory.py
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Options of earlier releases of vLLM, each with the reason and an alternative."""
+"""Options of earlier releases of vLLM, each with the reason and an alternative.
+
+Tests: tests/checks/test_options.py
+"""
 
 _V1 = "vLLM now has one engine and one scheduler, and no option for it."
 NO_RAY = "The operator starts the ranks and nodes of an instance itself, without Ray."

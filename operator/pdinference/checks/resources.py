@@ -1,4 +1,7 @@
-"""Requests and limits that the API server would reject in a pod after it has accepted the resource."""
+"""Requests and limits that the API server would reject in a pod after it has accepted the resource.
+
+Tests: tests/checks/test_examine.py
+"""
 
 from collections.abc import Iterator
 

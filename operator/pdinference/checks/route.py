@@ -1,4 +1,7 @@
-"""Warnings about the route from a Gateway to the router."""
+"""Warnings about the route from a Gateway to the router.
+
+Tests: tests/checks/test_risks.py
+"""
 
 from collections.abc import Iterator
 

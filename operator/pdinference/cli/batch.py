@@ -1,4 +1,7 @@
-"""`pdinference batch run`: the command of a PDBatch's Job. Needs a service, an input and an output, but no cluster."""
+"""`pdinference batch run`: the command of a PDBatch's Job. Needs a service, an input and an output, but no cluster.
+
+Tests: tests/runner/test_run.py, tests/integration/test_batch_output.py
+"""
 
 import asyncio
 import logging

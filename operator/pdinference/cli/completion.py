@@ -1,4 +1,7 @@
-"""The command `pdinference completion`."""
+"""The command `pdinference completion`.
+
+Tests: tests/cli/test_kubectl.py
+"""
 
 import click
 from click.shell_completion import get_completion_class

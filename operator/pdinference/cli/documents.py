@@ -1,4 +1,7 @@
-"""Reads resources from files, and reports their problems."""
+"""Reads resources from files, and reports their problems.
+
+Tests: tests/cli/test_files.py, tests/cli/test_commands.py
+"""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager

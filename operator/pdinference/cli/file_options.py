@@ -1,4 +1,7 @@
-"""Options of commands that name files to read."""
+"""Options of commands that name files to read.
+
+Tests: tests/cli/test_files.py
+"""
 
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar

@@ -1,4 +1,7 @@
-"""Options with the settings of the installation, for the operator and for commands without a cluster."""
+"""Options with the settings of the installation, for the operator and for commands without a cluster.
+
+Tests: tests/charts/test_installed.py
+"""
 
 from collections.abc import Callable
 from functools import wraps

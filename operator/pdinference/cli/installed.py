@@ -1,4 +1,7 @@
-"""The settings of the operator that serves a namespace: the options and the policy of its Deployment."""
+"""The settings of the operator that serves a namespace: the options and the policy of its Deployment.
+
+Tests: tests/charts/test_installed.py
+"""
 
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -1,4 +1,7 @@
-"""Lists objects with the rights of the user. What may not be read is noted with the missing right."""
+"""Lists objects with the rights of the user. What may not be read is noted with the missing right.
+
+Tests: tests/cli/test_status.py, tests/charts/test_installed.py, tests/integration/test_doctor.py
+"""
 
 from dataclasses import dataclass
 from http import HTTPStatus

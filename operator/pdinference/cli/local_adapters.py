@@ -1,4 +1,7 @@
-"""Facts about LoRA adapters on this machine: in folders, and in the cache of the hub's client."""
+"""Facts about LoRA adapters on this machine: in folders, and in the cache of the hub's client.
+
+Tests: tests/cli/test_adapters.py
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,7 @@
-"""The container of a Job that measures: that of an engine with another program, and without its files and Secrets."""
+"""The container of a Job that measures: that of an engine with another program, and without its files and Secrets.
+
+Tests: tests/cli/doctor/bandwidth/test_jobs.py, tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final

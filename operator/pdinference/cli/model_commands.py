@@ -1,4 +1,7 @@
-"""`pdinference model`: commands of pods beside vLLM, which can also be run manually."""
+"""`pdinference model`: commands of pods beside vLLM, which can also be run manually.
+
+Tests: tests/models/test_fetch.py, tests/models/test_folder.py
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Options for the facts of a model, and the inputs of a memory plan from them."""
+"""Options for the facts of a model, and the inputs of a memory plan from them.
+
+Tests: tests/cli/test_plan.py, tests/models/test_fetch.py
+"""
 
 import re
 from collections.abc import Callable, Iterator

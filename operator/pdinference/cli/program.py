@@ -1,4 +1,7 @@
-"""The program around all commands: how errors are printed, and output that cannot be written."""
+"""The program around all commands: how errors are printed, and output that cannot be written.
+
+Tests: tests/cli/test_output.py, tests/cli/test_chat.py
+"""
 
 import errno
 import os

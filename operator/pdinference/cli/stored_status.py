@@ -1,4 +1,7 @@
-"""The status of a stored PDInference."""
+"""The status of a stored PDInference.
+
+Tests: tests/cli/test_status.py
+"""
 
 from typing import Any
 

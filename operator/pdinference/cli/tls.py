@@ -1,4 +1,7 @@
-"""Options of `pdinference run` for the HTTPS server that the API server calls."""
+"""Options of `pdinference run` for the HTTPS server that the API server calls.
+
+Tests: tests/integration/test_admission.py, tests/integration/test_cert_manager.py
+"""
 
 from collections.abc import Callable
 from functools import wraps

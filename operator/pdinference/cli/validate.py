@@ -1,4 +1,7 @@
-"""The command `pdinference validate`."""
+"""The command `pdinference validate`.
+
+Tests: tests/cli/test_commands.py, tests/cli/test_narrow.py
+"""
 
 import sys
 from typing import IO, Any, Final

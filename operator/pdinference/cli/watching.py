@@ -1,4 +1,7 @@
-"""Looks at the cluster again and again, for commands that show its present state."""
+"""Looks at the cluster again and again, for commands that show its present state.
+
+Tests: tests/cli/test_status.py, tests/cli/test_top.py, tests/cli/test_logs.py
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

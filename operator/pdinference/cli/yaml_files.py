@@ -1,4 +1,7 @@
-"""Reads untrusted YAML files. Errors become messages, names are unique, and aliases cannot exhaust the memory."""
+"""Reads untrusted YAML files. Errors become messages, names are unique, and aliases cannot exhaust the memory.
+
+Tests: tests/cli/test_files.py, tests/cli/test_policy.py, tests/cli/test_convert.py
+"""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,7 @@
-"""A rendered manifest with its identity. Imports no client, because processes without a client use it, too."""
+"""A rendered manifest with its identity. Imports no client, because processes without a client use it, too.
+
+Tests: tests/cluster/test_apply.py
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The kinds that the operator reads and writes, with their URL paths."""
+"""The kinds that the operator reads and writes, with their URL paths.
+
+Tests: tests/charts/test_rights.py, tests/cluster/test_listing.py
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Result of writing a set of children."""
+"""Result of writing a set of children.
+
+Tests: tests/cluster/test_apply.py, tests/cluster/test_prerequisites.py
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

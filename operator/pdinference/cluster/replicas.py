@@ -1,4 +1,7 @@
-"""Writes of replica counts and of the status of scale targets, which are not part of server-side apply."""
+"""Writes of replica counts and of the status of scale targets, which are not part of server-side apply.
+
+Tests: tests/inference/test_scaling.py, tests/inference/test_sleep.py
+"""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Records of one kind, by key and by owner. A record never goes back to an older resource version."""
+"""Records of one kind, by key and by owner. A record never goes back to an older resource version.
+
+Tests: tests/cluster/test_cache.py
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,7 @@
-"""The required action for a child, from its record. Pure: the plan uses it."""
+"""The required action for a child, from its record. Pure: the plan uses it.
+
+Tests: tests/cluster/test_apply.py
+"""
 
 import json
 from enum import StrEnum

@@ -1,4 +1,7 @@
-"""The operator's own Prometheus metrics."""
+"""The operator's own Prometheus metrics.
+
+Tests: tests/test_reference.py, tests/charts/test_alerts.py
+"""
 
 from importlib.metadata import version
 

@@ -1,4 +1,7 @@
-"""Converts API keys of vLLM (`--api-key`, `VLLM_API_KEY`) to `spec.router.apiKeys`."""
+"""Converts API keys of vLLM (`--api-key`, `VLLM_API_KEY`) to `spec.router.apiKeys`.
+
+Tests: tests/conversion/test_field_points.py, tests/conversion/test_resource.py
+"""
 
 import re
 from collections.abc import Iterator

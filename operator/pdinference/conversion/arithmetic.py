@@ -1,4 +1,7 @@
-"""Evaluates the arithmetic of shell scripts: integers, variables, brackets, and `+ - * / %`."""
+"""Evaluates the arithmetic of shell scripts: integers, variables, brackets, and `+ - * / %`.
+
+Tests: tests/conversion/test_shell.py
+"""
 
 import ast
 import operator

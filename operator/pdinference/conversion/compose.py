@@ -1,4 +1,7 @@
-"""Services of a compose file that start vLLM."""
+"""Services of a compose file that start vLLM.
+
+Tests: tests/conversion/test_containers.py, tests/conversion/test_kinds.py
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""ConfigMaps that are in the same file as a workload: values of variables, and scripts."""
+"""ConfigMaps that are in the same file as a workload: values of variables, and scripts.
+
+Tests: tests/conversion/test_field_points.py, tests/conversion/test_kinds.py
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Parses the container of a `docker run` command."""
+"""Parses the container of a `docker run` command.
+
+Tests: tests/conversion/test_containers.py
+"""
 
 import re
 from collections import deque

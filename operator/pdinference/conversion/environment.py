@@ -1,4 +1,7 @@
-"""Converts environment variables of vLLM to fields of the resource."""
+"""Converts environment variables of vLLM to fields of the resource.
+
+Tests: tests/conversion/test_resource.py, tests/conversion/test_field_points.py, tests/conversion/test_every_option.py
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

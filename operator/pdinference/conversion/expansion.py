@@ -1,4 +1,7 @@
-"""Expands words of a shell script by the variables that are known. The rest is kept as written, and marked."""
+"""Expands words of a shell script by the variables that are known. The rest is kept as written, and marked.
+
+Tests: tests/conversion/test_shell.py
+"""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Node labels by which clouds name GPUs, and the NVIDIA product that each value stands for."""
+"""Node labels by which clouds name GPUs, and the NVIDIA product that each value stands for.
+
+Tests: tests/conversion/test_field_points.py
+"""
 
 import re
 from collections.abc import Iterator

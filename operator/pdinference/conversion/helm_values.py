@@ -1,4 +1,7 @@
-"""Values of Helm charts that start vLLM: vLLM's production-stack, llm-d's modelservice, and any with a container."""
+"""Values of Helm charts that start vLLM: vLLM's production-stack, llm-d's modelservice, and any with a container.
+
+Tests: tests/conversion/test_kinds.py, tests/conversion/test_field_points.py
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Converts the image of a container to `spec.engine.image`."""
+"""Converts the image of a container to `spec.engine.image`.
+
+Tests: tests/conversion/test_containers.py
+"""
 
 import re
 from collections.abc import Iterator

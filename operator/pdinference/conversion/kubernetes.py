@@ -1,4 +1,7 @@
-"""Containers of Kubernetes manifests that start vLLM, with settings from their pods."""
+"""Containers of Kubernetes manifests that start vLLM, with settings from their pods.
+
+Tests: tests/conversion/test_containers.py, tests/conversion/test_field_points.py, tests/conversion/test_kinds.py
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

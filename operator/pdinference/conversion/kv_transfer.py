@@ -1,4 +1,7 @@
-"""Converts `--kv-transfer-config` and KV offloading: the role, the connector, and the tiers."""
+"""Converts `--kv-transfer-config` and KV offloading: the role, the connector, and the tiers.
+
+Tests: tests/conversion/test_field_points.py, tests/conversion/test_resource.py, tests/conversion/test_every_option.py
+"""
 
 import json
 from collections.abc import Iterator, Mapping

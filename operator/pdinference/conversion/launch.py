@@ -1,4 +1,7 @@
-"""A launch of vLLM as data, from a command line, `docker run` or a manifest."""
+"""A launch of vLLM as data, from a command line, `docker run` or a manifest.
+
+Tests: tests/conversion/test_shell.py, tests/conversion/test_every_option.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

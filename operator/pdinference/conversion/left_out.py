@@ -1,4 +1,7 @@
-"""Options of vLLM that resources do not support, each with the reason and an alternative."""
+"""Options of vLLM that resources do not support, each with the reason and an alternative.
+
+Tests: tests/conversion/test_every_option.py
+"""
 
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
 from pdinference.checks.removed_options import NO_RAY

@@ -1,4 +1,7 @@
-"""Converts KServe's LLMInferenceService, whose controller writes most of vLLM's command line."""
+"""Converts KServe's LLMInferenceService, whose controller writes most of vLLM's command line.
+
+Tests: tests/conversion/test_kinds.py, tests/conversion/test_field_points.py
+"""
 
 import re
 from collections.abc import Iterator, Mapping

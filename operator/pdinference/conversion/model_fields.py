@@ -1,4 +1,7 @@
-"""Converts the model of a command line: its source, name, chat template and adapters."""
+"""Converts the model of a command line: its source, name, chat template and adapters.
+
+Tests: tests/conversion/test_resource.py, tests/conversion/test_containers.py, tests/conversion/test_field_points.py
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Models by URI (`hf://`, `pvc://`, `oci://`), as KServe and llm-d name them."""
+"""Models by URI (`hf://`, `pvc://`, `oci://`), as KServe and llm-d name them.
+
+Tests: tests/conversion/test_kinds.py
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
 """Parses the options of a vLLM command line as vLLM's parser does.
 
 The options and their forms are in the lists of checks/vllm-options, which the admission checks use, too.
+
+Tests: tests/conversion/test_resource.py, tests/conversion/test_field_points.py, tests/conversion/test_vllm_parser.py
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Inference servers that are not vLLM, by their programs and images, so that a message can name them."""
+"""Inference servers that are not vLLM, by their programs and images, so that a message can name them.
+
+Tests: tests/conversion/test_field_points.py
+"""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Finds pod templates in objects of any kind: at any depth, a map with `containers` or Dynamo's `mainContainer`."""
+"""Finds pod templates in objects of any kind: at any depth, a map with `containers` or Dynamo's `mainContainer`.
+
+Tests: tests/conversion/test_kinds.py
+"""
 
 import re
 from collections.abc import Iterator, Mapping

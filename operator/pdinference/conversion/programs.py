@@ -1,4 +1,7 @@
-"""Finds launches of vLLM in commands: `vllm serve`, `python -m vllm...`, in a shell or in `docker run`."""
+"""Finds launches of vLLM in commands: `vllm serve`, `python -m vllm...`, in a shell or in `docker run`.
+
+Tests: tests/conversion/test_containers.py, tests/conversion/test_field_points.py, tests/conversion/test_resource.py
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

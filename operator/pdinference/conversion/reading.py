@@ -1,4 +1,7 @@
-"""Finds all launches of vLLM in a text: a shell script or command, a compose file, or Kubernetes manifests."""
+"""Finds all launches of vLLM in a text: a shell script or command, a compose file, or Kubernetes manifests.
+
+Tests: tests/conversion/test_containers.py, tests/conversion/test_resource.py, tests/conversion/test_kinds.py
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Finds P and D among the launches of a file."""
+"""Finds P and D among the launches of a file.
+
+Tests: tests/conversion/test_resource.py, tests/conversion/test_field_points.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 vLLM sets an object of `hf-overrides` in place of the one in the model's config (`ModelConfig._apply_dict_overrides`),
 and transformers 5 reads the base from it. `rope_scaling` without `rope_theta`, or `rope_theta` beside it, has no base.
+
+Tests: tests/conversion/test_field_points.py
 """
 
 from collections.abc import Iterator

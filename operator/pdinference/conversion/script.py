@@ -2,6 +2,8 @@
 
 A value that a script sets in one branch only (`if`, `case`, a loop, `test && ...`) is known in that branch. After it,
 the variable is unknown.
+
+Tests: tests/conversion/test_shell.py
 """
 
 import re

@@ -2,6 +2,8 @@
 
 A setting is the path of a field with its value. The prefix `both.` denotes a field of `spec.engine` and of each role,
 and `role.` denotes a field of roles only. Other paths are relative to `spec`, for fields that P and D share.
+
+Tests: tests/conversion/test_every_option.py, tests/conversion/test_resource.py
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Parses numbers and objects in the forms of vLLM's options."""
+"""Parses numbers and objects in the forms of vLLM's options.
+
+Tests: tests/conversion/test_vllm_parser.py, tests/conversion/test_resource.py, tests/conversion/test_field_points.py
+"""
 
 import re
 from decimal import Decimal

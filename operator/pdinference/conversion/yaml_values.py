@@ -1,4 +1,7 @@
-"""Reads values of untrusted YAML documents. Values of unexpected types count as absent."""
+"""Reads values of untrusted YAML documents. Values of unexpected types count as absent.
+
+Tests: tests/conversion/test_containers.py, tests/conversion/test_field_points.py
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""The command of a batch runner: `pdinference batch run`."""
+"""The command of a batch runner: `pdinference batch run`.
+
+Tests: tests/manifests/test_batch.py
+"""
 
 from dataclasses import dataclass
 

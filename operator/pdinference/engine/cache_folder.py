@@ -1,4 +1,7 @@
-"""Names of KV cache folders on volumes, which depend on all settings that affect the content of blocks."""
+"""Names of KV cache folders on volumes, which depend on all settings that affect the content of blocks.
+
+Tests: tests/engine/test_kv_tiers.py, tests/engine/connectors/test_shared_storage.py
+"""
 
 import hashlib
 import json

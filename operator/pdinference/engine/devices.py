@@ -1,4 +1,7 @@
-"""Environment variables for the compute devices of vLLM and for the network devices of KV transfer."""
+"""Environment variables for the compute devices of vLLM and for the network devices of KV transfer.
+
+Tests: tests/engine/test_vllm.py
+"""
 
 from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.api.v1alpha1.transfer import RDMA, Transfer

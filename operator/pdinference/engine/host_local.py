@@ -1,4 +1,7 @@
-"""Engines that share a pod (the path HostLocal): their environment, and the launcher of several in one container."""
+"""Engines that share a pod (the path HostLocal): their environment, and the launcher of several in one container.
+
+Tests: tests/manifests/test_host_local.py, tests/engine/scripts/test_host_engines.py
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

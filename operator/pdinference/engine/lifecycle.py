@@ -3,6 +3,8 @@
 Termination: the pod becomes `Terminating`, and the router observes this by its watch. `preStop` keeps the server up
 until clients have reacted. After SIGTERM, vLLM completes its requests (`--shutdown-timeout`). Then the kubelet sends
 SIGKILL.
+
+Tests: tests/manifests/test_render.py
 """
 
 PRE_STOP_SECONDS = 10

@@ -1,4 +1,7 @@
-"""Cached models: their path, and the commands that download, check and inspect them."""
+"""Cached models: their path, and the commands that download, check and inspect them.
+
+Tests: tests/manifests/test_model_preparation.py
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Options and environment variables of vLLM for the model, by kind of source."""
+"""Options and environment variables of vLLM for the model, by kind of source.
+
+Tests: tests/engine/test_vllm.py
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Converts typed fields of the resource to options of vLLM."""
+"""Converts typed fields of the resource to options of vLLM.
+
+Tests: tests/engine/test_vllm.py
+"""
 
 from decimal import Decimal
 from typing import Any

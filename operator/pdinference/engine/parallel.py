@@ -1,4 +1,7 @@
-"""Options of vLLM for the parallelism of an instance."""
+"""Options of vLLM for the parallelism of an instance.
+
+Tests: tests/engine/test_vllm.py, tests/engine/test_vllm_parser.py
+"""
 
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 They open ports, disclose secrets, or conflict with the operator. A check rejects them, because the size of the CRD is
 limited.
+
+Tests: tests/checks/test_options.py, tests/manifests/test_pod_rules.py
 """
 
 import re

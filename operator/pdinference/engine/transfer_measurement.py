@@ -1,4 +1,7 @@
-"""The program that measures how fast KV cache moves from P to D (engine/scripts/measure_transfer.py)."""
+"""The program that measures how fast KV cache moves from P to D (engine/scripts/measure_transfer.py).
+
+Tests: tests/engine/scripts/test_measure_transfer.py
+"""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The desired state of a stored resource: examined and rendered, or the errors of its spec."""
+"""The desired state of a stored resource: examined and rendered, or the errors of its spec.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_kv_transfer.py, tests/examination/test_effective_spec.py
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

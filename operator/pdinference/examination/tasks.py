@@ -1,6 +1,8 @@
 """The functions that run in the isolated process, for the webhook and for reconciles.
 
 The worker imports this module, so it must import no client and no event loop.
+
+Tests: tests/examination/test_client.py, tests/examination/test_effective_spec.py
 """
 
 import pickle

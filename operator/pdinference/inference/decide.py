@@ -1,6 +1,8 @@
 """The decision of a reconcile: a pure function of one snapshot, so that it can be printed, repeated and simulated.
 
 A plan may be executed in part, or not at all: the next snapshot shows what remains.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_scaling.py, tests/inference/test_sleep.py
 """
 
 from collections.abc import Iterator, Mapping

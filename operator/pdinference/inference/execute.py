@@ -1,4 +1,7 @@
-"""Executes a plan: the only module that writes the children of a PDInference."""
+"""Executes a plan: the only module that writes the children of a PDInference.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_scaling.py, tests/inference/test_last_valid_spec.py
+"""
 
 from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.client import ApiServer

@@ -1,4 +1,7 @@
-"""The plan of a reconcile: everything to write, and the decisions for the status."""
+"""The plan of a reconcile: everything to write, and the decisions for the status.
+
+Tests: tests/inference/test_reconcile.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""The scale targets (PDScaler) of autoscaled roles: what the operator reads from them and writes to them."""
+"""The scale targets (PDScaler) of autoscaled roles: what the operator reads from them and writes to them.
+
+Tests: tests/inference/test_scaling.py, tests/inference/test_sleep.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""The inputs of a reconcile of a PDInference, at one moment."""
+"""The inputs of a reconcile of a PDInference, at one moment.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_scaling.py, tests/inference/test_mode.py
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

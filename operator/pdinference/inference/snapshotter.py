@@ -1,4 +1,7 @@
-"""Takes the snapshots for reconciles of PDInferences."""
+"""Takes the snapshots for reconciles of PDInferences.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_last_valid_spec.py
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

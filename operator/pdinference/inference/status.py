@@ -1,4 +1,7 @@
-"""The status of a PDInference, from one snapshot, its plan, and the result of the plan's execution."""
+"""The status of a PDInference, from one snapshot, its plan, and the result of the plan's execution.
+
+Tests: tests/inference/test_reconcile.py, tests/inference/test_scaling.py, tests/inference/test_sources.py
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,7 @@
-"""The interface of calls of functions on hostile input, in the isolated process or in this one."""
+"""The interface of calls of functions on hostile input, in the isolated process or in this one.
+
+Tests: tests/isolation/test_process.py, tests/admission/test_webhook.py
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

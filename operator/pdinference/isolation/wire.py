@@ -1,4 +1,7 @@
-"""The format of messages in a lane: calls with limits, task and payload, and replies."""
+"""The format of messages in a lane: calls with limits, task and payload, and replies.
+
+Tests: tests/isolation/test_process.py
+"""
 
 import struct
 from typing import Final

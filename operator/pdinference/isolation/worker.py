@@ -2,6 +2,8 @@
 
 It imports what the workers need, then forks one worker per lane, which takes a millisecond, and forks again when one
 ends. It must not import asyncio or a client, because its imports add to the memory of the operator's pod.
+
+Tests: tests/isolation/test_process.py
 """
 
 import contextlib

@@ -1,4 +1,7 @@
-"""Baseline inter-token latencies: the shortest that this operator has observed, by revision of D."""
+"""Baseline inter-token latencies: the shortest that this operator has observed, by revision of D.
+
+Tests: tests/loadmetrics/test_scrape.py
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Final

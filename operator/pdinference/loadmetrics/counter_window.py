@@ -1,4 +1,7 @@
-"""The counters of one process over some minutes, from readings of them."""
+"""The counters of one process over some minutes, from readings of them.
+
+Tests: tests/loadmetrics/test_streams.py, tests/loadmetrics/test_transfers.py
+"""
 
 import math
 import zlib

@@ -1,4 +1,7 @@
-"""Computes the signals and latencies of roles for the external metrics API and the gauges."""
+"""Computes the signals and latencies of roles for the external metrics API and the gauges.
+
+Tests: tests/loadmetrics/test_gauges.py, tests/loadmetrics/test_scrape.py
+"""
 
 import math
 import time

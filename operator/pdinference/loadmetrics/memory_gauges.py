@@ -1,4 +1,7 @@
-"""Gauges of the memory plan of a resource: weights and KV cache of a device of each role."""
+"""Gauges of the memory plan of a resource: weights and KV cache of a device of each role.
+
+Tests: tests/runtime/test_load_monitor.py
+"""
 
 from collections.abc import Iterator
 from typing import Final

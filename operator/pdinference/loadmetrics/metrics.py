@@ -1,4 +1,7 @@
-"""The operator's own metrics on scraping and on the external metrics API."""
+"""The operator's own metrics on scraping and on the external metrics API.
+
+Tests: tests/loadmetrics/test_scrape.py, tests/test_reference.py
+"""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

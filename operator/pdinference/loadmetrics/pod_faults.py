@@ -1,4 +1,7 @@
-"""The P and D pods that give a router pod no answers, as it reports them. Its names of pods are untrusted."""
+"""The P and D pods that give a router pod no answers, as it reports them. Its names of pods are untrusted.
+
+Tests: tests/loadmetrics/test_routers.py
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,4 +1,7 @@
-"""The latencies of streamed answers over some minutes, for each router pod of a resource with objectives."""
+"""The latencies of streamed answers over some minutes, for each router pod of a resource with objectives.
+
+Tests: tests/integration/test_objectives.py
+"""
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final

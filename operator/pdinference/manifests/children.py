@@ -1,4 +1,7 @@
-"""Common parts of all children of a resource."""
+"""Common parts of all children of a resource.
+
+Tests: tests/manifests/test_render.py
+"""
 
 import hashlib
 import json

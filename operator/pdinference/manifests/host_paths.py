@@ -1,4 +1,7 @@
-"""Checks of the host paths in a resource against the installation policy."""
+"""Checks of the host paths in a resource against the installation policy.
+
+Tests: tests/manifests/test_policy.py
+"""
 
 from collections.abc import Iterator
 

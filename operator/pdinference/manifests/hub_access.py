@@ -1,4 +1,7 @@
-"""Checks what could lead the token of a hub elsewhere: variables and mounts of the vLLM container that has it."""
+"""Checks what could lead the token of a hub elsewhere: variables and mounts of the vLLM container that has it.
+
+Tests: tests/manifests/test_policy.py, tests/manifests/test_pod_rules.py
+"""
 
 import posixpath
 import re

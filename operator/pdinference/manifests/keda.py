@@ -1,4 +1,7 @@
-"""Triggers of a ScaledObject, for the operator's signals and for metrics of the user."""
+"""Triggers of a ScaledObject, for the operator's signals and for metrics of the user.
+
+Tests: tests/manifests/test_sources.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Services, NetworkPolicies and PodDisruptionBudgets of the pods."""
+"""Services, NetworkPolicies and PodDisruptionBudgets of the pods.
+
+Tests: tests/manifests/test_router_clients.py, tests/manifests/test_render.py, tests/manifests/test_nodes.py
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Settings of the operator's installation."""
+"""Settings of the operator's installation.
+
+Tests: tests/manifests/test_render.py, tests/manifests/test_sources.py
+"""
 
 from dataclasses import dataclass, field
 

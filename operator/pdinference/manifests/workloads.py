@@ -1,4 +1,7 @@
-"""Workloads of P, D and the router: StatefulSets and Deployments, and the objects that the pods of a revision need."""
+"""Workloads of P, D and the router: StatefulSets and Deployments, and the objects that the pods of a revision need.
+
+Tests: tests/manifests/test_render.py, tests/manifests/test_nodes.py, tests/manifests/test_host_local.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

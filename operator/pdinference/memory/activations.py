@@ -2,6 +2,8 @@
 
 vLLM measures both while it starts (`determine_available_memory` in vllm/v1/worker/gpu_worker.py). What is a tensor of
 its profiling run is counted; constants are named with the starts that set them (benchmarks/results/memory.md).
+
+Tests: tests/memory/test_measured.py, tests/memory/test_logged_starts.py, tests/memory/test_options.py
 """
 
 from pdinference.memory.figures import GIB, MIB, Figure, ceil_div, computed, unknown

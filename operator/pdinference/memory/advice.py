@@ -1,4 +1,7 @@
-"""Variants of a plan with one setting changed."""
+"""Variants of a plan with one setting changed.
+
+Tests: tests/memory/test_plan.py, tests/memory/test_options.py
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,7 @@
-"""What the layers of a model keep of a request, and how vLLM puts layers into groups with a block table each."""
+"""What the layers of a model keep of a request, and how vLLM puts layers into groups with a block table each.
+
+Tests: tests/memory/test_kv.py, tests/memory/test_newer.py
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

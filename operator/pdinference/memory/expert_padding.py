@@ -1,4 +1,7 @@
-"""What kernels for experts in MXFP4 round the sizes of their weights up to, by device."""
+"""What kernels for experts in MXFP4 round the sizes of their weights up to, by device.
+
+Tests: tests/memory/test_newer.py
+"""
 
 from dataclasses import dataclass
 

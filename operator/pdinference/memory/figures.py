@@ -1,4 +1,7 @@
-"""Numbers of the memory plan, with their source."""
+"""Numbers of the memory plan, with their source.
+
+Tests: tests/memory/test_plan.py, tests/memory/test_ways_out.py
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 Sizes are GiB that PyTorch reports as the total (`torch.accelerator.get_memory_info`), which is what vLLM multiplies by
 gpuMemoryUtilization; it is a little less than the size in the name. Drivers differ by some tenths of a GiB.
+
+Tests: tests/memory/test_plan.py, tests/memory/comparison/test_common_gpus.py
 """
 
 from pdinference.memory import ways_out

@@ -1,4 +1,7 @@
-"""One instance of a role, all its devices together; a plan describes one of them."""
+"""One instance of a role, all its devices together; a plan describes one of them.
+
+Tests: tests/checks/test_decode_room.py, tests/memory/comparison/test_unsplit.py
+"""
 
 from pdinference.memory.figures import Figure, derived, unknown
 from pdinference.memory.plan import NO_LENGTH, RolePlan

@@ -1,4 +1,7 @@
-"""What a token and a request keep on a device, with how it was computed."""
+"""What a token and a request keep on a device, with how it was computed.
+
+Tests: tests/memory/test_kv.py, tests/memory/test_newer.py
+"""
 
 from pdinference.memory import kv, ways_out
 from pdinference.memory.figures import MIB, Figure, computed, unknown

@@ -1,6 +1,8 @@
 """Speeds of a KV transfer in GB/s: those that were measured between two H200s of one host, and limits.
 
 benchmarks/results/kv-transfer.md has the measurements. RDMA was not measured.
+
+Tests: tests/planning/test_transfer_measurements.py, tests/checks/test_path_risks.py
 """
 
 from typing import Final

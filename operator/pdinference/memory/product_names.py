@@ -1,4 +1,7 @@
-"""Short names of GPUs, and the values of the product label that they stand for."""
+"""Short names of GPUs, and the values of the product label that they stand for.
+
+Tests: tests/checks/test_product_risks.py, tests/advise/advice/test_options.py
+"""
 
 from types import MappingProxyType
 from typing import Final

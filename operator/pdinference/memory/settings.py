@@ -1,4 +1,7 @@
-"""The settings of a role that determine its memory, with vLLM's defaults."""
+"""The settings of a role that determine its memory, with vLLM's defaults.
+
+Tests: tests/memory/test_plan.py
+"""
 
 import re
 from collections.abc import Mapping

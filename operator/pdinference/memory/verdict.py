@@ -1,4 +1,7 @@
-"""The memory plan's answer for a resource as a whole."""
+"""The memory plan's answer for a resource as a whole.
+
+Tests: tests/planning/test_status.py, tests/checks/test_memory.py
+"""
 
 from dataclasses import dataclass
 

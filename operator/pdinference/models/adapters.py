@@ -1,4 +1,7 @@
-"""Collects facts about LoRA adapters from their adapter_config.json."""
+"""Collects facts about LoRA adapters from their adapter_config.json.
+
+Tests: tests/models/test_fetch.py, tests/models/files/test_hostile_files.py, tests/cli/test_adapters.py
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Errors of downloads and of model files, with messages for users."""
+"""Errors of downloads and of model files, with messages for users.
+
+Tests: tests/models/test_folder.py, tests/models/files/test_hostile_files.py
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""Collects facts about a model, in the form of `status.model.facts`."""
+"""Collects facts about a model, in the form of `status.model.facts`.
+
+Tests: tests/models/test_fetch.py, tests/models/files/test_hostile_files.py, tests/models/hubs/test_hostile_hub.py
+"""
 
 import json
 from dataclasses import asdict

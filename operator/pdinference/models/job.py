@@ -1,4 +1,7 @@
-"""Reports the progress of a download to the operator, in an annotation of the pod's Job."""
+"""Reports the progress of a download to the operator, in an annotation of the pod's Job.
+
+Tests: tests/integration/test_model.py
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Resource limits of this process, which the kernel enforces for all clients of hubs."""
+"""Resource limits of this process, which the kernel enforces for all clients of hubs.
+
+Tests: tests/models/hubs/test_hostile_hub.py, tests/models/files/test_hostile_files.py
+"""
 
 import resource
 from collections.abc import Iterator

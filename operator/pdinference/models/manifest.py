@@ -1,4 +1,7 @@
-"""The manifest of a complete download: a list of its files, written last."""
+"""The manifest of a complete download: a list of its files, written last.
+
+Tests: tests/models/files/test_hostile_files.py, tests/models/test_fetch.py
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Progress of a download. The downloading thread writes it, and the reporting thread reads it."""
+"""Progress of a download. The downloading thread writes it, and the reporting thread reads it.
+
+Tests: tests/models/files/test_hostile_files.py, tests/models/test_fetch.py
+"""
 
 import json
 import os

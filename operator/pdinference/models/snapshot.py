@@ -1,4 +1,7 @@
-"""Downloads a model to a folder: once, complete and verified, also with concurrent downloads."""
+"""Downloads a model to a folder: once, complete and verified, also with concurrent downloads.
+
+Tests: tests/models/test_fetch.py, tests/models/hubs/test_hostile_hub.py, tests/models/hubs/test_model_scope.py
+"""
 
 import hashlib
 import os

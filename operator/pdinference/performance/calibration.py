@@ -1,4 +1,7 @@
-"""What a device reaches of its peaks with vLLM, and what a step costs beside them: a file, built in or of the user."""
+"""What a device reaches of its peaks with vLLM, and what a step costs beside them: a file, built in or of the user.
+
+Tests: tests/performance/test_step.py, tests/benchmarks/advise/test_step_constants.py
+"""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,4 +1,7 @@
-"""Peak rates of accelerators by the value of their product label, from the vendors' data sheets: dense, no sparsity."""
+"""Peak rates of accelerators by the value of their product label, from the vendors' data sheets: dense, no sparsity.
+
+Tests: tests/performance/test_step.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The way of the KV cache from P to D."""
+"""The way of the KV cache from P to D.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from dataclasses import dataclass
 from typing import Final

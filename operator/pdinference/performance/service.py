@@ -1,4 +1,7 @@
-"""What a request takes besides the steps of an engine: HTTP, tokenizer, router, hand-over from P to D."""
+"""What a request takes besides the steps of an engine: HTTP, tokenizer, router, hand-over from P to D.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,7 @@
-"""The status of a PDBatch, from its Job, the Job's pods, and the runner's metrics and report."""
+"""The status of a PDBatch, from its Job, the Job's pods, and the runner's metrics and report.
+
+Tests: tests/batch/test_reconcile.py, tests/planning/test_reported.py
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Builds conditions and keeps their transition times. `api.v1alpha1.conditions` lists what each one means."""
+"""Builds conditions and keeps their transition times. `api.v1alpha1.conditions` lists what each one means.
+
+Tests: tests/planning/test_status.py
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""The observed state that planning uses: small immutable records that `cluster` extracts from objects."""
+"""The observed state that planning uses: small immutable records that `cluster` extracts from objects.
+
+Tests: tests/planning/scaling/test_condition.py, tests/planning/test_rollout.py, tests/planning/test_host_local.py
+"""
 
 import re
 from collections.abc import Mapping, Sequence

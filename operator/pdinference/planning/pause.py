@@ -1,4 +1,7 @@
-"""Messages about a paused resource."""
+"""Messages about a paused resource.
+
+Tests: tests/inference/test_paused.py, tests/cli/test_pause.py
+"""
 
 
 def resume_command(namespace: str, name: str) -> str:

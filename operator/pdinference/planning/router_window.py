@@ -1,4 +1,7 @@
-"""The window over which the counters of routers are compared."""
+"""The window over which the counters of routers are compared.
+
+Tests: tests/planning/test_objectives.py
+"""
 
 from typing import Final
 

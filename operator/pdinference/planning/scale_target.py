@@ -1,4 +1,7 @@
-"""The observed state of a PDScaler, the scale target of one autoscaled role."""
+"""The observed state of a PDScaler, the scale target of one autoscaled role.
+
+Tests: tests/planning/scaling/test_baseline.py, tests/cluster/test_scalers.py
+"""
 
 from dataclasses import dataclass
 

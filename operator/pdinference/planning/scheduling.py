@@ -1,4 +1,7 @@
-"""Advice on a pod that fits on no node, from the scheduler's message."""
+"""Advice on a pod that fits on no node, from the scheduler's message.
+
+Tests: tests/planning/test_pod_diagnosis.py
+"""
 
 import re
 from collections.abc import Iterator

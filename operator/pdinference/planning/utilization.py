@@ -1,4 +1,7 @@
-"""How much of P and D was in use, and what limits requests that miss an objective."""
+"""How much of P and D was in use, and what limits requests that miss an objective.
+
+Tests: tests/planning/test_objectives.py
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Reads the bodies of requests, within limits for each, for each client and for all."""
+"""Reads the bodies of requests, within limits for each, for each client and for all.
+
+Tests: tests/router/test_door.py
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

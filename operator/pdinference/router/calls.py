@@ -1,4 +1,7 @@
-"""What clients may call, and what a request means for P and D."""
+"""What clients may call, and what a request means for P and D.
+
+Tests: tests/router/test_handover.py, tests/router/test_replaced.py, tests/router/test_arguments.py
+"""
 
 import asyncio
 import re

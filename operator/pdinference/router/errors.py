@@ -1,4 +1,7 @@
-"""Errors in the form of the API that the client uses: OpenAI's, or Anthropic's for /v1/messages."""
+"""Errors in the form of the API that the client uses: OpenAI's, or Anthropic's for /v1/messages.
+
+Tests: tests/router/test_openai_client.py
+"""
 
 import re
 from collections.abc import Mapping

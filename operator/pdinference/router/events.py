@@ -1,4 +1,7 @@
-"""What pods say in errors and in events of streams, in typed forms: pods are not trusted."""
+"""What pods say in errors and in events of streams, in typed forms: pods are not trusted.
+
+Tests: tests/router/test_deaths.py, tests/router/test_broken_answers.py
+"""
 
 from http import HTTPStatus
 from typing import Final

@@ -1,4 +1,7 @@
-"""One request to one pod."""
+"""One request to one pod.
+
+Tests: tests/router/test_failures.py, tests/router/test_broken_answers.py, tests/router/test_hops.py
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Forms with audio. Each is read and written anew, so that D reads in a form what the router has read in it."""
+"""Forms with audio. Each is read and written anew, so that D reads in a form what the router has read in it.
+
+Tests: tests/router/test_arguments.py
+"""
 
 import asyncio
 import re

@@ -1,4 +1,7 @@
-"""Limits that grow with the memory of the container."""
+"""Limits that grow with the memory of the container.
+
+Tests: tests/router/test_door.py
+"""
 
 from pathlib import Path
 from typing import Final

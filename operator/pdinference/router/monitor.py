@@ -6,6 +6,8 @@ the prompt of one that D refuses.
 Last, it finds requests whose KV cache does not get from P to D. A D engine waits for it without a limit, and P releases
 it 30 s after the last message from D (`kv_lease_duration`). What D reads after that may belong to another prompt, so
 such requests end before (vllm/distributed/kv_transfer/kv_connector/v1/nixl/worker.py).
+
+Tests: tests/router/test_failures.py, tests/router/test_faults.py
 """
 
 import asyncio

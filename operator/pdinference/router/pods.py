@@ -1,4 +1,7 @@
-"""The P and D pods of the revision that can get a request now, and waiting for one."""
+"""The P and D pods of the revision that can get a request now, and waiting for one.
+
+Tests: tests/router/test_faults.py, tests/router/test_discovery.py, tests/router/test_verification.py
+"""
 
 import asyncio
 import math

@@ -1,4 +1,7 @@
-"""Passes a stream on to a client."""
+"""Passes a stream on to a client.
+
+Tests: tests/router/test_handover.py, tests/router/test_migration.py, tests/router/test_failures.py
+"""
 
 from http import HTTPStatus
 from typing import Final

@@ -1,4 +1,7 @@
-"""The process of the router."""
+"""The process of the router.
+
+Tests: tests/router/test_process.py, tests/router/test_verification.py, tests/router/test_tls.py
+"""
 
 import asyncio
 import gc

@@ -1,4 +1,7 @@
-"""The front: what clients may call, limits, and the answers."""
+"""The front: what clients may call, limits, and the answers.
+
+Tests: tests/router/test_door.py, tests/router/test_hops.py, tests/router/test_keys.py
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""Reads responses of the service within the memory limits. Bodies stay JSON and are not parsed into objects."""
+"""Reads responses of the service within the memory limits. Bodies stay JSON and are not parsed into objects.
+
+Tests: tests/runner/test_sending.py, tests/runner/test_hostile_run.py
+"""
 
 from typing import Any
 

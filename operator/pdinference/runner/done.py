@@ -1,4 +1,7 @@
-"""The requests that already have a line in the output of an earlier run."""
+"""The requests that already have a line in the output of an earlier run.
+
+Tests: tests/runner/test_results.py, tests/runner/test_config_map.py, tests/runner/test_hostile_places.py
+"""
 
 from collections import Counter
 from contextlib import suppress

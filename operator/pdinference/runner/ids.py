@@ -1,4 +1,7 @@
-"""A compact set of custom_ids, which needs 10 to 24 bytes for each name of any length."""
+"""A compact set of custom_ids, which needs 10 to 24 bytes for each name of any length.
+
+Tests: tests/runner/test_hostile_places.py, tests/runner/test_requests.py
+"""
 
 import os
 from array import array

@@ -2,6 +2,8 @@
 
 vLLM's runner (vllm/entrypoints/launchers/run_batch.py) reads the same files, but starts its own engine. The body of a
 request is validated within limits, but not parsed into objects: its members are forwarded as bytes.
+
+Tests: tests/runner/test_hostile_lines.py, tests/runner/test_documented_lines.py, tests/runner/test_sending.py
 """
 
 import uuid

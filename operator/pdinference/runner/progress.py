@@ -1,4 +1,7 @@
-"""Progress of the runner: metrics during the run, and the container's termination message."""
+"""Progress of the runner: metrics during the run, and the container's termination message.
+
+Tests: tests/runner/test_run.py, tests/batch/test_progress.py
+"""
 
 import json
 from collections.abc import AsyncIterator

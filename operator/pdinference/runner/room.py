@@ -1,4 +1,7 @@
-"""Limits the memory of requests in progress: many small ones, or few large ones."""
+"""Limits the memory of requests in progress: many small ones, or few large ones.
+
+Tests: tests/runner/test_hostile_run.py
+"""
 
 import asyncio
 from types import TracebackType

@@ -1,4 +1,7 @@
-"""Stores for output lines: a folder, or a ConfigMap."""
+"""Stores for output lines: a folder, or a ConfigMap.
+
+Tests: tests/runner/test_run.py, tests/runner/test_suspects.py, tests/integration/test_batch_output.py
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,7 @@
-"""The components of the process and their wiring; `run` starts and stops them."""
+"""The components of the process and their wiring; `run` starts and stops them.
+
+Tests: tests/integration/test_operator.py, tests/integration/test_faults.py
+"""
 
 import logging
 import os

@@ -3,6 +3,8 @@
 Kopf passes objects to its handlers, but not bookmarks, so handlers cannot distinguish an idle stream from a stalled
 one. All of Kopf's requests use the operator's aiohttp session, which records the arrival of bytes for each stream. A
 healthy stream has a bookmark about once a minute, and Kopf reconnects after 70 s of silence.
+
+Tests: tests/runtime/test_health.py, tests/runtime/test_stream.py, tests/runtime/test_resync.py
 """
 
 import time

@@ -1,4 +1,7 @@
-"""The operator process, from start to stop."""
+"""The operator process, from start to stop.
+
+Tests: tests/integration/test_operator.py, tests/integration/test_faults.py
+"""
 
 import asyncio
 import logging

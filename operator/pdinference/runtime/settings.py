@@ -1,4 +1,7 @@
-"""Settings of an operator process, which `pdinference run` reads from its flags."""
+"""Settings of an operator process, which `pdinference run` reads from its flags.
+
+Tests: tests/runtime/test_tls_endpoint.py, tests/loadmetrics/test_signals.py
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Completes webhook configurations and the APIService with CA bundle and rules, once the operator can serve calls."""
+"""Completes webhook configurations and the APIService with CA bundle and rules, once the operator can serve calls.
+
+Tests: tests/serving/test_certificates.py, tests/loadmetrics/test_registration.py
+"""
 
 import logging
 from base64 import b64encode

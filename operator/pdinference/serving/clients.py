@@ -2,6 +2,8 @@
 
 One server has clients of several CAs (the API server as a front proxy, and as a caller of webhooks). So TLS accepts a
 certificate of any of these CAs without requiring one, and each route checks the issuer.
+
+Tests: tests/serving/test_callers.py
 """
 
 import ssl

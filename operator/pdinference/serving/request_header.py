@@ -1,4 +1,7 @@
-"""The API server's published configuration for request-header authentication by extension API servers."""
+"""The API server's published configuration for request-header authentication by extension API servers.
+
+Tests: tests/serving/test_callers.py
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The HTTPS server that the API server calls."""
+"""The HTTPS server that the API server calls.
+
+Tests: tests/runtime/test_tls_endpoint.py, tests/serving/test_callers.py
+"""
 
 import ssl
 from collections.abc import AsyncIterator, Iterable

@@ -1,4 +1,7 @@
-"""A TLS context of a server whose certificate is replaced while it serves."""
+"""A TLS context of a server whose certificate is replaced while it serves.
+
+Tests: tests/serving/test_certificates.py, tests/router/test_tls.py
+"""
 
 import logging
 import ssl

@@ -1,4 +1,7 @@
-"""An advice as JSON data. Each predicted number has its source."""
+"""An advice as JSON data. Each predicted number has its source.
+
+Tests: tests/advise/advice/test_advice.py, tests/advise/commands/advise/test_advise.py
+"""
 
 import math
 from typing import Any

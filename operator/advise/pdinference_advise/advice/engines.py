@@ -1,4 +1,7 @@
-"""Engines of an arrangement, from the real plan of the resource that it would be."""
+"""Engines of an arrangement, from the real plan of the resource that it would be.
+
+Tests: tests/advise/advice/test_sources.py, tests/advise/advice/test_layouts.py, tests/advise/advice/test_advice.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

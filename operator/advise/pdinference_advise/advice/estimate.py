@@ -1,4 +1,7 @@
-"""What an arrangement can carry at most, by its mean work alone: a cheap bound that leaves out what cannot keep up."""
+"""What an arrangement can carry at most, by its mean work alone: a cheap bound that leaves out what cannot keep up.
+
+Tests: tests/advise/advice/test_advice.py
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Latencies that requests should keep, as options say them: `500ms` and `chat:ttft=300ms,tpot=20ms`."""
+"""Latencies that requests should keep, as options say them: `500ms` and `chat:ttft=300ms,tpot=20ms`.
+
+Tests: tests/advise/advice/test_options.py, tests/advise/commands/advise/test_advise.py
+"""
 
 import math
 import re

@@ -1,4 +1,7 @@
-"""GPUs that there are, and their prices: `8xH100` and `H100=2.5`."""
+"""GPUs that there are, and their prices: `8xH100` and `H100=2.5`.
+
+Tests: tests/advise/advice/test_options.py
+"""
 
 import math
 import re

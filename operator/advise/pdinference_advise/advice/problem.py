@@ -1,4 +1,7 @@
-"""Questions that have no answer."""
+"""Questions that have no answer.
+
+Tests: tests/advise/advice/test_options.py, tests/advise/commands/advise/test_advise.py
+"""
 
 
 class AdviceError(ValueError):

@@ -1,4 +1,7 @@
-"""The PDInference of an arrangement: the user's file with other engines."""
+"""The PDInference of an arrangement: the user's file with other engines.
+
+Tests: tests/advise/advice/test_layouts.py, tests/advise/advice/test_advice.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Finds the arrangements worth showing: bounds first, short simulations of those that may do, long ones of the best."""
+"""Finds the arrangements worth showing: bounds first, short simulations of those that may do, long ones of the best.
+
+Tests: tests/advise/advice/test_advice.py, tests/advise/advice/test_verdict.py, tests/advise/advice/test_consistency.py
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,7 @@
-"""One simulation of an arrangement, and how its requests did by the objectives. Runs in processes of its own."""
+"""One simulation of an arrangement, and how its requests did by the objectives. Runs in processes of its own.
+
+Tests: tests/advise/advice/test_error_band.py, tests/advise/advice/test_few_requests.py
+"""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,7 @@
-"""The ways of the KV cache that are compared, and where their speeds come from."""
+"""The ways of the KV cache that are compared, and where their speeds come from.
+
+Tests: tests/advise/advice/test_options.py
+"""
 
 import math
 import re

@@ -1,4 +1,7 @@
-"""The file of a calibration: what `pdinference calibrate fit` writes and `pdinference advise` reads."""
+"""The file of a calibration: what `pdinference calibrate fit` writes and `pdinference advise` reads.
+
+Tests: tests/advise/fitting/test_fitting.py, tests/advise/advice/test_sources.py
+"""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal

@@ -1,6 +1,8 @@
 """Least squares of a few parameters, by Levenberg and Marquardt's method, in plain Python.
 
 Source: Marquardt, J. SIAM 11(2), 1963.
+
+Tests: tests/advise/fitting/test_fitting.py, tests/advise/fitting/test_api_server.py
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Times of steps that a vLLM was measured with (engine/scripts/calibrate.py), and what the model of a step says."""
+"""Times of steps that a vLLM was measured with (engine/scripts/calibrate.py), and what the model of a step says.
+
+Tests: tests/advise/fitting/test_fitting.py, tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from typing import Annotated, Any, Literal, Self
 

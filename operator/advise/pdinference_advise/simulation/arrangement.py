@@ -1,4 +1,7 @@
-"""What serves a load: engines of both roles, and the way between them."""
+"""What serves a load: engines of both roles, and the way between them.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Requests as they come: what every source of a workload gives, and what the simulation takes."""
+"""Requests as they come: what every source of a workload gives, and what the simulation takes.
+
+Tests: tests/advise/advice/workload/test_traces.py, tests/advise/advice/workload/test_trace.py
+"""
 
 from dataclasses import dataclass
 from typing import Final

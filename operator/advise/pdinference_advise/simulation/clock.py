@@ -1,4 +1,7 @@
-"""Simulated time: what is to happen, in order."""
+"""Simulated time: what is to happen, in order.
+
+Tests: tests/advise/simulation/test_fleet.py, tests/advise/simulation/test_pods_that_come_and_go.py
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The gaps between tokens, as a histogram."""
+"""The gaps between tokens, as a histogram.
+
+Tests: tests/advise/simulation/test_engine.py
+"""
 
 import math
 from collections import defaultdict

@@ -1,4 +1,7 @@
-"""A request on its way through engines."""
+"""A request on its way through engines.
+
+Tests: tests/advise/simulation/test_engine.py
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

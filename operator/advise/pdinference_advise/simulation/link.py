@@ -1,4 +1,7 @@
-"""A link that transfers use one after the other."""
+"""A link that transfers use one after the other.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from collections.abc import Callable
 

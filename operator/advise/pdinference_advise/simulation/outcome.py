@@ -1,4 +1,7 @@
-"""What a simulated load gave."""
+"""What a simulated load gave.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 import math
 from collections.abc import Iterable, Sequence

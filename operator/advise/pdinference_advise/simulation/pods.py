@@ -1,4 +1,7 @@
-"""The pods of a simulated fleet, as the router knows them, so that its own policies choose among them."""
+"""The pods of a simulated fleet, as the router knows them, so that its own policies choose among them.
+
+Tests: tests/advise/simulation/test_pods_that_come_and_go.py, tests/advise/simulation/test_fleet.py
+"""
 
 from dataclasses import dataclass
 from heapq import heapreplace

@@ -1,4 +1,7 @@
-"""The prefix cache of an engine: which beginnings of prompts it still has KV cache of."""
+"""The prefix cache of an engine: which beginnings of prompts it still has KV cache of.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from collections import OrderedDict
 

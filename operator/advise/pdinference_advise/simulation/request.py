@@ -1,4 +1,7 @@
-"""A client's request, as the simulation notes it and as the router's policies see it."""
+"""A client's request, as the simulation notes it and as the router's policies see it.
+
+Tests: tests/advise/simulation/test_fleet.py, tests/advise/simulation/test_pods_that_come_and_go.py
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final

@@ -1,4 +1,7 @@
-"""One run: an arrangement, a load, and what came of it."""
+"""One run: an arrangement, a load, and what came of it.
+
+Tests: tests/advise/simulation/test_fleet.py
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""`autoscaling` of a role: the range of its replica count, and its targets."""
+"""`autoscaling` of a role: the range of its replica count, and its targets.
+
+Tests: tests/manifests/test_autoscaler.py
+"""
 
 from typing import Annotated, Any, ClassVar
 

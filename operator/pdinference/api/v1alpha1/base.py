@@ -1,4 +1,7 @@
-"""Base of all API models: camelCase names, closed schemas, and rules in CEL and Python."""
+"""Base of all API models: camelCase names, closed schemas, and rules in CEL and Python.
+
+Tests: tests/api/test_validation.py, tests/api/test_crd.py
+"""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,7 @@
-"""The `PDBatch` resource: sends the requests of a file to a `PDInference` and writes the answers to a file."""
+"""The `PDBatch` resource: sends the requests of a file to a `PDInference` and writes the answers to a file.
+
+Tests: tests/api/test_batch.py, tests/admission/test_webhook.py
+"""
 
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,6 +1,8 @@
 """The table of conditions of a PDInference. The CRD and docs/reference/conditions.md are generated from it.
 
 The operator writes all of them. docs/contributing.md describes how to add one.
+
+Tests: tests/api/test_conditions.py
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,7 @@
-"""Rules between `spec.transfer.connector` and the rest of the spec, generated from the limits in connectors.py."""
+"""Rules between `spec.transfer.connector` and the rest of the spec, generated from the limits in connectors.py.
+
+Tests: tests/api/test_validation.py, tests/integration/test_crd.py
+"""
 
 from collections.abc import Callable
 from typing import Any

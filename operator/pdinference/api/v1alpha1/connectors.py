@@ -3,6 +3,8 @@
 The limits come from vLLM's source (vllm/distributed/kv_transfer). connector_rules.py turns this table into rules.
 NIXL's rules on parallelism are in resource.py and apply to all connectors. engine/connectors has the settings that vLLM
 and the router get.
+
+Tests: tests/engine/connectors/test_registry.py, tests/api/test_validation.py
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,8 @@
 
 benchmarks/results/tuning.md ("Defaults") has the measurements. Fields of the spec override them. They are not defaults
 of the CRD, because they depend on the role and the device.
+
+Tests: tests/api/test_defaults.py, tests/engine/test_vllm.py
 """
 
 from collections.abc import Mapping

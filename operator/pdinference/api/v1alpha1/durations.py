@@ -1,4 +1,7 @@
-"""Durations in specs, in the form of the Gateway API."""
+"""Durations in specs, in the form of the Gateway API.
+
+Tests: tests/api/test_route.py, tests/advise/commands/advise/test_advise.py
+"""
 
 import re
 from typing import Annotated, Final

@@ -1,4 +1,7 @@
-"""`spec.engine` and the engine options of each role: image, vLLM options and environment."""
+"""`spec.engine` and the engine options of each role: image, vLLM options and environment.
+
+Tests: tests/api/test_validation.py, tests/checks/test_options.py
+"""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal

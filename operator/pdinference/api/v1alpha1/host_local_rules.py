@@ -1,4 +1,7 @@
-"""Rules of the path HostLocal, where P and D share pods (`spec.transfer.path`)."""
+"""Rules of the path HostLocal, where P and D share pods (`spec.transfer.path`).
+
+Tests: tests/api/test_host_local.py
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""`spec.mode`: whether P computes the prompts, or D does both."""
+"""`spec.mode`: whether P computes the prompts, or D does both.
+
+Tests: tests/api/test_mode.py
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""`spec.model`: the model, its tokenizer, chat template, adapters and sampling defaults."""
+"""`spec.model`: the model, its tokenizer, chat template, adapters and sampling defaults.
+
+Tests: tests/api/test_validation.py, tests/api/test_generation_defaults.py
+"""
 
 import re
 from functools import lru_cache

@@ -1,4 +1,7 @@
-"""`spec.objectives`: latencies that requests should keep."""
+"""`spec.objectives`: latencies that requests should keep.
+
+Tests: tests/api/test_crd.py
+"""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,7 @@
-"""`spec.autoscaling`: autoscaling settings that apply to P and D together."""
+"""`spec.autoscaling`: autoscaling settings that apply to P and D together.
+
+Tests: tests/integration/test_crd.py, tests/checks/test_scaling.py
+"""
 
 from typing import Annotated, ClassVar, Literal
 

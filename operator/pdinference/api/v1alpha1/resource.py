@@ -1,4 +1,7 @@
-"""The `PDInference` resource as a whole."""
+"""The `PDInference` resource as a whole.
+
+Tests: tests/api/test_validation.py, tests/api/test_host_local.py, tests/api/test_mode.py
+"""
 
 from typing import Annotated, Any, ClassVar, Literal
 

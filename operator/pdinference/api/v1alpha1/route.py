@@ -1,4 +1,7 @@
-"""`spec.router.route`: an HTTPRoute of the Gateway API in front of the router's Service."""
+"""`spec.router.route`: an HTTPRoute of the Gateway API in front of the router's Service.
+
+Tests: tests/api/test_route.py
+"""
 
 import math
 from typing import Annotated, ClassVar

@@ -1,4 +1,7 @@
-"""`spec.router`: the router in front of P and D, and its Service."""
+"""`spec.router`: the router in front of P and D, and its Service.
+
+Tests: tests/api/test_router.py, tests/checks/test_risks.py, tests/integration/test_crd.py
+"""
 
 import ipaddress
 from typing import Annotated, ClassVar, Literal

@@ -1,4 +1,7 @@
-"""`spec.autoscaling.scaleToZero`: P and D have no pods while there are no requests."""
+"""`spec.autoscaling.scaleToZero`: P and D have no pods while there are no requests.
+
+Tests: tests/api/test_mode.py, tests/api/test_host_local.py
+"""
 
 from typing import Annotated, Any
 

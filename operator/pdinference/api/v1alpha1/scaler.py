@@ -2,6 +2,8 @@
 
 A scaler (HorizontalPodAutoscaler, KEDA, `kubectl scale`) writes `spec.replicas` by the scale subresource. The operator
 reads that recommendation, decides on the replica counts of the role's workloads, and reports in `status` what exists.
+
+Tests: tests/api/test_crd.py
 """
 
 from typing import Annotated

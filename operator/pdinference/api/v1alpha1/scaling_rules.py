@@ -1,4 +1,7 @@
-"""Rules between `spec.autoscaling` and the two roles."""
+"""Rules between `spec.autoscaling` and the two roles.
+
+Tests: tests/api/test_mode.py, tests/checks/test_scaling.py, tests/integration/test_crd.py
+"""
 
 from typing import Any
 

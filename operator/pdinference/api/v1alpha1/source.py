@@ -1,4 +1,7 @@
-"""`spec.model.source`, `spec.model.cache` and `spec.model.architecture`: origin, storage and facts of the weights."""
+"""`spec.model.source`, `spec.model.cache` and `spec.model.architecture`: origin, storage and facts of the weights.
+
+Tests: tests/api/test_validation.py, tests/manifests/test_model_preparation.py
+"""
 
 import hashlib
 import json

@@ -1,4 +1,7 @@
-"""`status`: the observed state of a PDInference."""
+"""`status`: the observed state of a PDInference.
+
+Tests: tests/api/test_crd.py, tests/cli/test_top.py, tests/memory/test_known_facts.py
+"""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,7 @@
-"""`spec.transfer`: how the KV cache moves from P to D."""
+"""`spec.transfer`: how the KV cache moves from P to D.
+
+Tests: tests/api/test_host_local.py, tests/api/test_validation.py
+"""
 
 from typing import Annotated, ClassVar, Literal
 

@@ -1,4 +1,7 @@
-"""The command `pdinference dashboard`."""
+"""The command `pdinference dashboard`.
+
+Tests: tests/cli/test_commands.py
+"""
 
 from importlib.resources import files
 from typing import Any, Final

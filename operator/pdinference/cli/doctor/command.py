@@ -1,4 +1,7 @@
-"""The command `pdinference doctor`."""
+"""The command `pdinference doctor`.
+
+Tests: tests/cli/test_doctor.py, tests/integration/test_doctor.py
+"""
 
 import asyncio
 import sys

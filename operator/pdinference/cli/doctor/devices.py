@@ -1,4 +1,7 @@
-"""Checks of the devices that pods need: GPUs by an extended resource or a claim, RDMA devices, products."""
+"""Checks of the devices that pods need: GPUs by an extended resource or a claim, RDMA devices, products.
+
+Tests: tests/integration/test_doctor.py
+"""
 
 import re
 from collections import Counter

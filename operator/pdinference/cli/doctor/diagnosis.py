@@ -1,4 +1,7 @@
-"""All checks, pure: from the facts of the cluster and a resource to findings."""
+"""All checks, pure: from the facts of the cluster and a resource to findings.
+
+Tests: tests/integration/test_doctor.py
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Examines a cluster, or one resource in it."""
+"""Examines a cluster, or one resource in it.
+
+Tests: tests/integration/test_doctor.py, tests/cli/test_doctor.py, tests/cli/doctor/test_stopped.py
+"""
 
 import secrets
 

@@ -1,4 +1,7 @@
-"""What the checks know of a cluster."""
+"""What the checks know of a cluster.
+
+Tests: tests/integration/test_doctor.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

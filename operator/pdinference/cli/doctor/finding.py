@@ -1,4 +1,7 @@
-"""The result of one check."""
+"""The result of one check.
+
+Tests: tests/cli/test_doctor.py
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

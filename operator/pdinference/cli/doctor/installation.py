@@ -1,4 +1,7 @@
-"""Checks of the operator's installation, and of Kubernetes."""
+"""Checks of the operator's installation, and of Kubernetes.
+
+Tests: tests/integration/test_doctor.py, tests/cli/test_doctor.py
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Reads the facts with the rights of the user."""
+"""Reads the facts with the rights of the user.
+
+Tests: tests/integration/test_doctor.py
+"""
 
 from http import HTTPStatus
 from typing import Final

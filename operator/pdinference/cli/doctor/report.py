@@ -1,4 +1,7 @@
-"""Everything that the command found."""
+"""Everything that the command found.
+
+Tests: tests/cli/test_doctor.py, tests/integration/test_doctor.py
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,7 @@
-"""The resource that is checked, with its pods as the operator renders them."""
+"""The resource that is checked, with its pods as the operator renders them.
+
+Tests: tests/cli/doctor/test_way.py, tests/cli/doctor/bandwidth/test_jobs.py
+"""
 
 from collections.abc import Mapping
 from typing import Any

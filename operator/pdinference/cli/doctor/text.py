@@ -1,4 +1,7 @@
-"""Prints a report as text and tables."""
+"""Prints a report as text and tables.
+
+Tests: tests/cli/test_doctor.py
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Limitations of an explanation, and the triggers of the next decision."""
+"""Limitations of an explanation, and the triggers of the next decision.
+
+Tests: tests/cli/test_explain.py, tests/cli/test_explain_files.py
+"""
 
 from collections.abc import Iterator, Sequence
 

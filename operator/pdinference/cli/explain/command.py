@@ -1,4 +1,7 @@
-"""The command `pdinference explain`."""
+"""The command `pdinference explain`.
+
+Tests: tests/cli/test_explain.py, tests/cli/test_explain_files.py
+"""
 
 import asyncio
 import sys

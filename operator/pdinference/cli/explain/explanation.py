@@ -1,4 +1,7 @@
-"""The result of `pdinference explain`, for text and JSON output."""
+"""The result of `pdinference explain`, for text and JSON output.
+
+Tests: tests/cli/test_explain.py, tests/cli/test_pause.py
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

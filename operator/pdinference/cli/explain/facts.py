@@ -1,4 +1,7 @@
-"""Inputs of the decision: replica counts of the roles, and the state of the roll-out."""
+"""Inputs of the decision: replica counts of the roles, and the state of the roll-out.
+
+Tests: tests/cli/test_explain.py
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

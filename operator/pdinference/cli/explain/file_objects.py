@@ -1,4 +1,7 @@
-"""Reads the objects of a PDInference from the output of `kubectl get -o yaml`."""
+"""Reads the objects of a PDInference from the output of `kubectl get -o yaml`.
+
+Tests: tests/cli/test_explain_files.py
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus

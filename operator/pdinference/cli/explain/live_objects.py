@@ -1,4 +1,7 @@
-"""Reads the objects of a PDInference from the cluster to a cache, with the user's credentials."""
+"""Reads the objects of a PDInference from the cluster to a cache, with the user's credentials.
+
+Tests: tests/cli/test_explain.py
+"""
 
 from collections import Counter
 from http import HTTPStatus

@@ -1,4 +1,7 @@
-"""Snapshot and decision of a reconcile, on objects that were read for the explanation. Read-only."""
+"""Snapshot and decision of a reconcile, on objects that were read for the explanation. Read-only.
+
+Tests: tests/cli/test_explain_any_moment.py, tests/cli/test_explain.py
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Next writes of the operator in the order of execution, and blocked changes, each with the reason."""
+"""Next writes of the operator in the order of execution, and blocked changes, each with the reason.
+
+Tests: tests/cli/test_explain_any_moment.py, tests/cli/test_explain.py
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Prints an explanation as text and tables."""
+"""Prints an explanation as text and tables.
+
+Tests: tests/cli/test_explain.py, tests/cli/test_narrow.py
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,7 @@
-"""Differences between two specs, as one line or as a YAML diff."""
+"""Differences between two specs, as one line or as a YAML diff.
+
+Tests: tests/cli/test_history.py
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

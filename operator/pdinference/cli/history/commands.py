@@ -1,4 +1,7 @@
-"""The commands `history`, `diff` and `undo`."""
+"""The commands `history`, `diff` and `undo`.
+
+Tests: tests/cli/test_history.py
+"""
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final

@@ -1,4 +1,7 @@
-"""Detects GitOps tools, which would apply an edit again after an undo in the cluster."""
+"""Detects GitOps tools, which would apply an edit again after an undo in the cluster.
+
+Tests: tests/cli/test_history.py
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Reads a PDInference and the entries of its history from a cluster, with the user's credentials."""
+"""Reads a PDInference and the entries of its history from a cluster, with the user's credentials.
+
+Tests: tests/cli/test_history.py, tests/cli/test_pause.py
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

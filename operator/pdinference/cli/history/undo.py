@@ -1,4 +1,7 @@
-"""Restores an earlier spec, with the user's credentials."""
+"""Restores an earlier spec, with the user's credentials.
+
+Tests: tests/cli/test_history.py, tests/cli/test_pause.py
+"""
 
 from dataclasses import dataclass
 from http import HTTPStatus

@@ -1,4 +1,7 @@
-"""The command `pdinference logs`."""
+"""The command `pdinference logs`.
+
+Tests: tests/cli/test_logs.py
+"""
 
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final

@@ -1,4 +1,7 @@
-"""Reads logs of containers, line by line, also as they are written."""
+"""Reads logs of containers, line by line, also as they are written.
+
+Tests: tests/cli/test_logs.py
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Which containers have the log of a role."""
+"""Which containers have the log of a role.
+
+Tests: tests/cli/test_logs.py
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The result of `pdinference plan`, for tables and JSON."""
+"""The result of `pdinference plan`, for tables and JSON.
+
+Tests: tests/cli/test_plan_comparison.py, tests/cli/test_plan.py
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

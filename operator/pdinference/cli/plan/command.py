@@ -1,4 +1,7 @@
-"""`pdinference plan`: predicts the memory usage of a resource's pods."""
+"""`pdinference plan`: predicts the memory usage of a resource's pods.
+
+Tests: tests/cli/test_plan.py, tests/cli/test_adapters.py
+"""
 
 from typing import IO, TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Prints the comparison of P and D with the same GPUs unsplit, and changes that give D more room."""
+"""Prints the comparison of P and D with the same GPUs unsplit, and changes that give D more room.
+
+Tests: tests/cli/test_plan_comparison.py
+"""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,7 @@
-"""Formats numbers of a memory plan."""
+"""Formats numbers of a memory plan.
+
+Tests: tests/cli/test_plan.py, tests/cli/test_plan_comparison.py
+"""
 
 from pdinference.memory import Figure
 from pdinference.memory.figures import GIB

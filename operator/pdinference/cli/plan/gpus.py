@@ -1,4 +1,7 @@
-"""Table of a role's plans on common GPUs."""
+"""Table of a role's plans on common GPUs.
+
+Tests: tests/cli/test_plan_comparison.py
+"""
 
 from collections.abc import Sequence
 

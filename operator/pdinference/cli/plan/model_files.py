@@ -1,4 +1,7 @@
-"""Reads the files of a model on this machine for `pdinference plan`."""
+"""Reads the files of a model on this machine for `pdinference plan`.
+
+Tests: tests/cli/test_plan.py
+"""
 
 from pathlib import Path
 from typing import Any

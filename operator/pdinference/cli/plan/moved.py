@@ -1,4 +1,7 @@
-"""Prints what moves from P to D, and how many prompts that allows."""
+"""Prints what moves from P to D, and how many prompts that allows.
+
+Tests: tests/cli/test_plan_comparison.py
+"""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,7 @@
-"""Prints a memory plan as tables and bars."""
+"""Prints a memory plan as tables and bars.
+
+Tests: tests/cli/test_plan.py, tests/cli/test_plan_comparison.py, tests/cli/test_narrow.py
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""The command `pdinference bench`."""
+"""The command `pdinference bench`.
+
+Tests: tests/cli/test_bench.py
+"""
 
 import sys
 from typing import TYPE_CHECKING, Final

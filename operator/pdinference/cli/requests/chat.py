@@ -1,4 +1,7 @@
-"""The command `pdinference chat`."""
+"""The command `pdinference chat`.
+
+Tests: tests/cli/test_chat.py
+"""
 
 import asyncio
 import json

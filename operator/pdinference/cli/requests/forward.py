@@ -3,6 +3,8 @@
 A local port listens on 127.0.0.1. Each connection to it is a WebSocket to the pod's subresource `portforward`, with the
 protocol `v4.channel.k8s.io`. Each message begins with the number of its channel, 0 for data and 1 for errors. The
 first message of a channel has the port. NetworkPolicies do not apply, because the kubelet connects within the pod.
+
+Tests: tests/cli/test_chat.py, tests/cli/test_top.py
 """
 
 import asyncio

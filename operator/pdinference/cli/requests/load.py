@@ -1,4 +1,7 @@
-"""A short load of requests of one size, and its latencies."""
+"""A short load of requests of one size, and its latencies.
+
+Tests: tests/cli/test_bench.py
+"""
 
 import asyncio
 import secrets

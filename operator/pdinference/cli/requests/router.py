@@ -1,4 +1,7 @@
-"""A connection to a router pod of a resource."""
+"""A connection to a router pod of a resource.
+
+Tests: tests/cli/test_chat.py, tests/cli/test_bench.py
+"""
 
 import asyncio
 import uuid

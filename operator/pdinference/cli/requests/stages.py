@@ -2,6 +2,8 @@
 
 The router writes a line of JSON for each request, with its id, pods and stages. The response itself has no room for
 them: when its headers go out, the stages are not over.
+
+Tests: tests/cli/test_chat.py
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Streamed answers of a router, and when their parts came."""
+"""Streamed answers of a router, and when their parts came.
+
+Tests: tests/cli/test_chat.py, tests/cli/test_bench.py
+"""
 
 import time
 import unicodedata

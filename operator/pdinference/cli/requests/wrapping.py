@@ -1,4 +1,7 @@
-"""Wraps text at words while it is streamed."""
+"""Wraps text at words while it is streamed.
+
+Tests: tests/cli/test_chat.py
+"""
 
 import re
 from typing import Final

@@ -1,4 +1,7 @@
-"""The command `pdinference status`."""
+"""The command `pdinference status`.
+
+Tests: tests/cli/test_status.py
+"""
 
 import json
 from collections.abc import Awaitable, Callable

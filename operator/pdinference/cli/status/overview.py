@@ -1,4 +1,7 @@
-"""What `status` shows of a PDInference: a pure function of the resource, its pods and its PDScalers."""
+"""What `status` shows of a PDInference: a pure function of the resource, its pods and its PDScalers.
+
+Tests: tests/cli/test_status.py
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

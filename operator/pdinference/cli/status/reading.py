@@ -1,4 +1,7 @@
-"""Reads PDInferences with their pods and PDScalers, with the rights of the user."""
+"""Reads PDInferences with their pods and PDScalers, with the rights of the user.
+
+Tests: tests/cli/test_status.py
+"""
 
 from datetime import UTC, datetime
 from typing import Final

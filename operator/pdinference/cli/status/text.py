@@ -1,4 +1,7 @@
-"""Prints overviews: as a tree, or several as a table."""
+"""Prints overviews: as a tree, or several as a table.
+
+Tests: tests/cli/test_status.py, tests/cli/test_narrow.py
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""The command `pdinference top`."""
+"""The command `pdinference top`.
+
+Tests: tests/cli/test_top.py
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Reads the metrics of all engines of a resource, each through a port-forward."""
+"""Reads the metrics of all engines of a resource, each through a port-forward.
+
+Tests: tests/cli/test_top.py
+"""
 
 import asyncio
 from typing import Final

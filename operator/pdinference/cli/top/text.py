@@ -1,4 +1,7 @@
-"""Prints the use of engines with bars, and the KV cache over time: as a table, or in blocks if that is too wide."""
+"""Prints the use of engines with bars, and the KV cache over time: as a table, or in blocks if that is too wide.
+
+Tests: tests/cli/test_top.py
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

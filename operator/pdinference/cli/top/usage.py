@@ -1,4 +1,7 @@
-"""Memory and load of an engine, from its metrics and the memory plan: pure."""
+"""Memory and load of an engine, from its metrics and the memory plan: pure.
+
+Tests: tests/cli/test_top.py
+"""
 
 import math
 from collections.abc import Iterable

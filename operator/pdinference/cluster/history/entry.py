@@ -1,4 +1,7 @@
-"""An entry of a resource's history: a ControllerRevision with a valid spec, and its record in the cache."""
+"""An entry of a resource's history: a ControllerRevision with a valid spec, and its record in the cache.
+
+Tests: tests/cluster/test_history.py, tests/cli/test_history.py
+"""
 
 import json
 from collections.abc import Mapping

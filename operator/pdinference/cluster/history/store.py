@@ -1,6 +1,8 @@
 """The history of a resource's valid specs: a bounded number of ControllerRevisions, the newest with the highest number.
 
 All decisions depend on the cache only. If the operator is killed between two writes, the next reconcile completes them.
+
+Tests: tests/cluster/test_history.py, tests/inference/test_last_valid_spec.py
 """
 
 from collections.abc import Iterator, Sequence

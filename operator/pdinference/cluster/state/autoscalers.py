@@ -1,4 +1,7 @@
-"""State of a HorizontalPodAutoscaler or a KEDA ScaledObject."""
+"""State of a HorizontalPodAutoscaler or a KEDA ScaledObject.
+
+Tests: tests/cluster/test_autoscalers.py, tests/inference/test_sources.py
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

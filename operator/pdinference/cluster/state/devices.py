@@ -1,4 +1,7 @@
-"""Number of GPUs of a P or D pod, from the pod itself, because the PDInference may have changed since."""
+"""Number of GPUs of a P or D pod, from the pod itself, because the PDInference may have changed since.
+
+Tests: tests/cluster/test_devices.py
+"""
 
 import math
 import re

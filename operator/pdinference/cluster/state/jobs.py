@@ -1,4 +1,7 @@
-"""State of a Job."""
+"""State of a Job.
+
+Tests: tests/cluster/test_jobs.py, tests/batch/test_reconcile.py, tests/inference/test_model_job.py
+"""
 
 from collections.abc import Mapping
 from datetime import datetime

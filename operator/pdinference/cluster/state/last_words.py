@@ -3,6 +3,8 @@
 The kubelet keeps the last 2,048 bytes or 80 lines of the log of a container that failed. These may begin within a line,
 and may hold several exceptions, the later ones caused by the earlier ones: Python prints the one that ended the process
 last, and vLLM's API server reports after the cause that its engine process has failed.
+
+Tests: tests/cluster/test_last_words.py
 """
 
 import re

@@ -1,4 +1,7 @@
-"""State of a pod."""
+"""State of a pod.
+
+Tests: tests/cluster/test_pods.py
+"""
 
 import signal
 from collections.abc import Collection, Iterator, Mapping

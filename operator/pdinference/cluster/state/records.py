@@ -1,4 +1,7 @@
-"""Records that the cache keeps of objects. They are small, because there may be tens of thousands."""
+"""Records that the cache keeps of objects. They are small, because there may be tens of thousands.
+
+Tests: tests/cluster/test_records.py, tests/cluster/test_objects.py, tests/cluster/test_cache.py
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""State of an HTTPRoute: what the controllers of its parents say."""
+"""State of an HTTPRoute: what the controllers of its parents say.
+
+Tests: tests/cluster/test_routes.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""State of a PDScaler."""
+"""State of a PDScaler.
+
+Tests: tests/cluster/test_scalers.py
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Base class of KV connectors. A connector overrides the defaults that do not apply to it."""
+"""Base class of KV connectors. A connector overrides the defaults that do not apply to it.
+
+Tests: tests/engine/connectors/test_configuration.py, tests/engine/connectors/test_registry.py
+"""
 
 from abc import ABC
 from collections.abc import Mapping

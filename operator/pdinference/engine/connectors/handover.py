@@ -1,4 +1,7 @@
-"""What the router adds to the requests to P and D, so that the KV cache of a prompt goes from P to D."""
+"""What the router adds to the requests to P and D, so that the KV cache of a prompt goes from P to D.
+
+Tests: tests/router/test_handover.py, tests/router/test_hops.py, tests/router/test_transfers.py
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

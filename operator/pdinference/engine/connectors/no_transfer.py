@@ -1,4 +1,7 @@
-"""The connector of a resource without P: nothing is transferred."""
+"""The connector of a resource without P: nothing is transferred.
+
+Tests: tests/manifests/test_mode.py
+"""
 
 from typing import Any
 

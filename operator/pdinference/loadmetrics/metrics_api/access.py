@@ -1,4 +1,7 @@
-"""Authorization of requests: SubjectAccessReviews, as in other aggregated API servers."""
+"""Authorization of requests: SubjectAccessReviews, as in other aggregated API servers.
+
+Tests: tests/loadmetrics/test_metrics_rights.py
+"""
 
 import time
 from collections import OrderedDict

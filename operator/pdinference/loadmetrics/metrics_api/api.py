@@ -1,4 +1,7 @@
-"""Handlers of the aggregated API `external.metrics.k8s.io/v1beta1`."""
+"""Handlers of the aggregated API `external.metrics.k8s.io/v1beta1`.
+
+Tests: tests/loadmetrics/test_metrics_rights.py, tests/integration/test_metrics_api.py
+"""
 
 import logging
 from collections.abc import Awaitable, Callable

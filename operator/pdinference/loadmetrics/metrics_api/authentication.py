@@ -2,6 +2,8 @@
 
 Only the API server may send requests. It authenticates with a client certificate and passes the user in headers. It
 publishes the CA, the names and the headers in a ConfigMap.
+
+Tests: tests/integration/test_metrics_api.py
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Checks whether this operator serves the external metrics API. A cluster has only one server for its API group."""
+"""Checks whether this operator serves the external metrics API. A cluster has only one server for its API group.
+
+Tests: tests/loadmetrics/test_registration.py
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Parses vLLM's /metrics to the numbers that signals need."""
+"""Parses vLLM's /metrics to the numbers that signals need.
+
+Tests: tests/loadmetrics/test_exposition.py, tests/loadmetrics/test_exposition_fuzz.py
+"""
 
 import math
 import re

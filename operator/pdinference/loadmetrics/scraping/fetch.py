@@ -1,4 +1,7 @@
-"""HTTP request for the metrics of a pod, bounded in time, bytes and CPU. All scraping uses it."""
+"""HTTP request for the metrics of a pod, bounded in time, bytes and CPU. All scraping uses it.
+
+Tests: tests/loadmetrics/test_hostile_pods.py, tests/loadmetrics/test_rounds.py
+"""
 
 import asyncio
 import socket

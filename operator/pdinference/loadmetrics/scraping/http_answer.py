@@ -2,6 +2,8 @@
 
 aiohttp's client parses up to 256 KiB before it returns control: chunks of one byte or many `100 Continue` responses
 would block the event loop.
+
+Tests: tests/loadmetrics/test_exposition_fuzz.py, tests/loadmetrics/test_hostile_pods.py
 """
 
 import re

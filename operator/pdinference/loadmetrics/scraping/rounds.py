@@ -1,4 +1,7 @@
-"""Reads pods periodically, in separate rounds for each namespace, so that slow pods delay only their namespace."""
+"""Reads pods periodically, in separate rounds for each namespace, so that slow pods delay only their namespace.
+
+Tests: tests/loadmetrics/test_rounds.py
+"""
 
 import asyncio
 import logging

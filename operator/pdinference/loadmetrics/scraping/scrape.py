@@ -2,6 +2,8 @@
 
 Pods of resources with objectives are scraped every 30 s at least. Each engine of a pod that has several (the path
 HostLocal) is a pod here.
+
+Tests: tests/loadmetrics/test_scrape.py
 """
 
 import logging

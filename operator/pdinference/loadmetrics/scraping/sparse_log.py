@@ -1,4 +1,7 @@
-"""Rate-limited warnings about pods, because tenants can cause any number of failures."""
+"""Rate-limited warnings about pods, because tenants can cause any number of failures.
+
+Tests: tests/loadmetrics/test_rounds.py, tests/loadmetrics/test_scrape.py
+"""
 
 import logging
 import math

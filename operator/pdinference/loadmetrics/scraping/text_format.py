@@ -1,4 +1,7 @@
-"""Parser of single lines of Prometheus' text format, in linear time."""
+"""Parser of single lines of Prometheus' text format, in linear time.
+
+Tests: tests/loadmetrics/test_hostile_pods.py, tests/loadmetrics/test_exposition_fuzz.py
+"""
 
 import math
 import re

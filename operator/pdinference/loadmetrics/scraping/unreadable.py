@@ -1,4 +1,7 @@
-"""Reasons for which a response of a pod cannot be used."""
+"""Reasons for which a response of a pod cannot be used.
+
+Tests: tests/loadmetrics/test_hostile_pods.py, tests/loadmetrics/test_scrape.py
+"""
 
 from enum import StrEnum
 

@@ -1,4 +1,7 @@
-"""Recent readings of one pod, and the rates in them."""
+"""Recent readings of one pod, and the rates in them.
+
+Tests: tests/loadmetrics/test_signals.py, tests/loadmetrics/test_exposition.py, tests/loadmetrics/test_scrape.py
+"""
 
 from collections import deque
 from dataclasses import dataclass

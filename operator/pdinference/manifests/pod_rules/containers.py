@@ -1,4 +1,7 @@
-"""Containers of an overlay: changes to the operator's containers, and sidecars."""
+"""Containers of an overlay: changes to the operator's containers, and sidecars.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Environment variables of an overlay's containers."""
+"""Environment variables of an overlay's containers.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 from collections.abc import Iterator
 from typing import Any

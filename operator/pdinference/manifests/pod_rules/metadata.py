@@ -1,4 +1,7 @@
-"""Labels and annotations of an overlay."""
+"""Labels and annotations of an overlay.
+
+Tests: tests/manifests/test_pod_rules.py, tests/manifests/test_policy.py
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""The tables of an overlay's members and of its pod spec."""
+"""The tables of an overlay's members and of its pod spec.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 import ipaddress
 from collections.abc import Iterator, Mapping

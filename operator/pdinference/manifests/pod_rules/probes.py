@@ -1,4 +1,7 @@
-"""Probes and lifecycle hooks: commands in the container and calls to the pod itself, never to another host."""
+"""Probes and lifecycle hooks: commands in the container and calls to the pod itself, never to another host.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 from pdinference.manifests.pod_rules.shapes import Check, either, list_of, object_of, only, text, whole
 

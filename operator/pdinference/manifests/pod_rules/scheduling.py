@@ -1,4 +1,7 @@
-"""Scheduling fields of an overlay, restricted so that they do not affect other tenants."""
+"""Scheduling fields of an overlay, restricted so that they do not affect other tenants.
+
+Tests: tests/manifests/test_pod_rules.py, tests/manifests/test_policy.py
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""Security contexts: as strict as the restricted Pod Security Standard, and no group or user 0."""
+"""Security contexts: as strict as the restricted Pod Security Standard, and no group or user 0.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""Selectors of nodes, pods and volumes by their labels."""
+"""Selectors of nodes, pods and volumes by their labels.
+
+Tests: tests/manifests/test_pod_rules.py, tests/integration/test_edges.py
+"""
 
 from pdinference.manifests.pod_rules.shapes import (
     LABEL_VALUE,

@@ -1,6 +1,8 @@
 """Building blocks of the tables of allowed members: checks of values, objects and lists.
 
 A check takes an untrusted value of any type and yields its problems.
+
+Tests: tests/manifests/test_pod_rules.py
 """
 
 import re

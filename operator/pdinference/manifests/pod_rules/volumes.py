@@ -1,4 +1,7 @@
-"""Volumes of an overlay, without access to the node, the API server or arbitrary Secrets."""
+"""Volumes of an overlay, without access to the node, the API server or arbitrary Secrets.
+
+Tests: tests/manifests/test_pod_rules.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args

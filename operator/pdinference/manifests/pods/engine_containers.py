@@ -1,4 +1,7 @@
-"""The vLLM containers of a pod: one; or, with the path HostLocal, one for each engine, or one with a launcher."""
+"""The vLLM containers of a pod: one; or, with the path HostLocal, one for each engine, or one with a launcher.
+
+Tests: tests/manifests/test_host_local.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Hardens merged pod templates, and verifies that they are restricted and that the API server accepts them."""
+"""Hardens merged pod templates, and verifies that they are restricted and that the API server accepts them.
+
+Tests: tests/manifests/test_pod_rules.py, tests/manifests/test_policy.py
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""Volumes and mounts of a pod for its model."""
+"""Volumes and mounts of a pod for its model.
+
+Tests: tests/manifests/test_render.py, tests/manifests/test_model_preparation.py
+"""
 
 from typing import Any
 

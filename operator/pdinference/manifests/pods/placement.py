@@ -1,4 +1,7 @@
-"""Scheduling fields of a pod, from `placement` and `accelerator` of a role."""
+"""Scheduling fields of a pod, from `placement` and `accelerator` of a role.
+
+Tests: tests/manifests/test_render.py
+"""
 
 from collections.abc import Mapping
 from decimal import Decimal

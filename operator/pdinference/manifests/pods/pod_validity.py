@@ -4,6 +4,8 @@ The tables of `pod_rules` check the form of each field of an overlay. This check
 template fit together: names that occur twice, mounts of volumes that do not exist, requests above limits. Source:
 `ValidatePodTemplateSpec` in pkg/apis/core/validation/validation.go of Kubernetes. tests/integration/test_edges.py
 compares both.
+
+Tests: tests/integration/test_edges.py, tests/manifests/test_pod_rules.py
 """
 
 from collections import Counter

@@ -1,4 +1,7 @@
-"""The GPUs of P and D, grouped by kind."""
+"""The GPUs of P and D, grouped by kind.
+
+Tests: tests/memory/comparison/test_unsplit.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Result of the comparison of P and D with ordinary vLLM servers on the same GPUs."""
+"""Result of the comparison of P and D with ordinary vLLM servers on the same GPUs.
+
+Tests: tests/memory/comparison/test_unsplit.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

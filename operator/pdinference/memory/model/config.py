@@ -1,6 +1,8 @@
 """The members of a `config.json` that are read, with types and ranges; the file is untrusted.
 
 A member that does not fit is unknown. It is never computed with, and no plan depends on a default in its place.
+
+Tests: tests/memory/test_known_facts.py, tests/memory/test_newer.py, tests/checks/test_memory.py
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Reads the experts of a model from its `config.json`."""
+"""Reads the experts of a model from its `config.json`.
+
+Tests: tests/memory/test_newer.py, tests/memory/weights/test_weights.py
+"""
 
 from pdinference.memory.model.architectures import UNKNOWN, Traits
 from pdinference.memory.model.config import INTERMEDIATE, Checked, UnusableConfigError

@@ -1,4 +1,7 @@
-"""Reads from a `config.json` which layers attend, which keep a state, and which have a feed-forward part."""
+"""Reads from a `config.json` which layers attend, which keep a state, and which have a feed-forward part.
+
+Tests: tests/memory/test_newer.py
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Reads a model's `config.json` into one form for all architectures."""
+"""Reads a model's `config.json` into one form for all architectures.
+
+Tests: tests/memory/test_newer.py, tests/memory/weights/test_weights.py, tests/memory/test_plan.py
+"""
 
 from collections.abc import Mapping
 from typing import Literal

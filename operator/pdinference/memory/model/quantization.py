@@ -1,4 +1,7 @@
-"""The size of quantised linear layers, in bytes."""
+"""The size of quantised linear layers, in bytes.
+
+Tests: tests/memory/weights/test_weights.py
+"""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""The members of `quantization_config` that are read, with their types and ranges."""
+"""The members of `quantization_config` that are read, with their types and ranges.
+
+Tests: tests/checks/test_memory.py, tests/memory/weights/test_weights.py
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self

@@ -1,4 +1,7 @@
-"""A model's shape, in one form for all architectures."""
+"""A model's shape, in one form for all architectures.
+
+Tests: tests/memory/test_newer.py, tests/memory/test_kv.py
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,7 @@
-"""Modules that a quantised checkpoint does not quantise: names, and untrusted patterns."""
+"""Modules that a quantised checkpoint does not quantise: names, and untrusted patterns.
+
+Tests: tests/memory/weights/test_weights.py, tests/checks/test_memory.py
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -2,6 +2,8 @@
 
 Source: `MambaStateShapeCalculator` in vllm/model_executor/layers/mamba/mamba_utils.py. A state has two parts: the last
 inputs of a short convolution, in the model's dtype, and what the recurrence accumulates, often in a larger one.
+
+Tests: tests/memory/test_newer.py
 """
 
 from dataclasses import dataclass

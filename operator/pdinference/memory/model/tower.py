@@ -1,4 +1,7 @@
-"""A vision or audio tower: the members of its config that are read, and its elements on a rank."""
+"""A vision or audio tower: the members of its config that are read, and its elements on a rank.
+
+Tests: tests/memory/model/test_usual_towers.py, tests/memory/model/test_towers.py
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

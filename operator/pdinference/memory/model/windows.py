@@ -1,4 +1,7 @@
-"""Reads from a `config.json` to how many tokens each layer attends."""
+"""Reads from a `config.json` to how many tokens each layer attends.
+
+Tests: tests/memory/test_kv.py, tests/memory/test_newer.py
+"""
 
 from collections.abc import Iterator
 

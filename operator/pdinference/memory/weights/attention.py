@@ -1,4 +1,7 @@
-"""The tensors of attention that one rank holds."""
+"""The tensors of attention that one rank holds.
+
+Tests: tests/memory/weights/test_weights.py
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""The known size of a model's weights: from headers of its files, their sizes, or the spec."""
+"""The known size of a model's weights: from headers of its files, their sizes, or the spec.
+
+Tests: tests/memory/weights/test_weights.py, tests/memory/weights/test_stored.py
+"""
 
 import re
 from collections.abc import Mapping

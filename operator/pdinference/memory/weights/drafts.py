@@ -1,4 +1,7 @@
-"""The tensors of a draft of speculative decoding, as one rank of the last pipeline stage holds them."""
+"""The tensors of a draft of speculative decoding, as one rank of the last pipeline stage holds them.
+
+Tests: tests/memory/model/test_drafts.py
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""The tensors of feed-forward parts and experts that one rank holds."""
+"""The tensors of feed-forward parts and experts that one rank holds.
+
+Tests: tests/memory/weights/test_weights.py
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""A parameter on one rank, and how quantisation stores it."""
+"""A parameter on one rank, and how quantisation stores it.
+
+Tests: tests/memory/weights/test_weights.py
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Names of the linear layers of a model, under which quantised checkpoints leave some out."""
+"""Names of the linear layers of a model, under which quantised checkpoints leave some out.
+
+Tests: tests/memory/weights/test_weights.py, tests/memory/test_newer.py
+"""
 
 from collections.abc import Iterator, Mapping
 

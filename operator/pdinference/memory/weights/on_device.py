@@ -1,4 +1,7 @@
-"""Bytes of weights on a device: from the spec, the headers of a checkpoint, the architecture, or sizes of files."""
+"""Bytes of weights on a device: from the spec, the headers of a checkpoint, the architecture, or sizes of files.
+
+Tests: tests/memory/weights/test_weights.py, tests/memory/weights/test_stored.py
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace

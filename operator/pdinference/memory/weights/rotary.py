@@ -1,4 +1,7 @@
-"""The table of rotary positions, which each rank keeps beside its weights."""
+"""The table of rotary positions, which each rank keeps beside its weights.
+
+Tests: tests/memory/test_options.py
+"""
 
 from pdinference.memory.model.shape import ModelFacts
 from pdinference.memory.settings import Settings

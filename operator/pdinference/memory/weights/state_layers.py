@@ -2,6 +2,8 @@
 
 Source: vllm/model_executor/layers/mamba/{mamba_mixer,mamba_mixer2,short_conv}.py and gdn/qwen_gdn_linear_attn.py. Inner
 widths and heads are sharded; what is computed in float32 has four bytes an element.
+
+Tests: tests/memory/test_newer.py
 """
 
 from collections.abc import Iterator

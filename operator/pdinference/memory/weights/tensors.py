@@ -1,4 +1,7 @@
-"""The tensors that one rank holds, as vLLM merges and shards them."""
+"""The tensors that one rank holds, as vLLM merges and shards them.
+
+Tests: tests/memory/weights/test_weights.py
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator

@@ -1,4 +1,7 @@
-"""Reads JSON files of a model within limits."""
+"""Reads JSON files of a model within limits.
+
+Tests: tests/models/files/test_hostile_files.py
+"""
 
 from pathlib import Path
 from typing import Any

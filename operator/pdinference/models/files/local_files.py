@@ -1,4 +1,7 @@
-"""Reads a model's files on this machine: `config.json`, and the headers of its safetensors files."""
+"""Reads a model's files on this machine: `config.json`, and the headers of its safetensors files.
+
+Tests: tests/models/files/test_hostile_files.py, tests/models/files/test_weight_files.py, tests/models/test_folder.py
+"""
 
 import os
 from collections.abc import Iterable

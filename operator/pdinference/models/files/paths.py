@@ -1,4 +1,7 @@
-"""Validates untrusted file names of a model."""
+"""Validates untrusted file names of a model.
+
+Tests: tests/models/files/test_hostile_files.py, tests/models/hubs/test_hostile_hub.py
+"""
 
 from pathlib import PurePosixPath
 

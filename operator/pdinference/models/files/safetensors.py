@@ -2,6 +2,8 @@
 
 The checks are those of the library (https://github.com/huggingface/safetensors, `Metadata`): tensors are contiguous,
 and the size of each matches its shape and type.
+
+Tests: tests/models/test_folder.py, tests/models/files/test_hostile_files.py, tests/models/test_folder_like_vllm.py
 """
 
 import math

@@ -1,6 +1,8 @@
 """Sizes of weight files whose headers are not available: `*.bin` and `*.pt` files, and files on ModelScope.
 
 Pickles are never loaded, because that can execute arbitrary code. The size is sufficient.
+
+Tests: tests/models/files/test_weight_files.py, tests/models/test_fetch.py
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Checks whether files of `torch.save` are complete, without loading them."""
+"""Checks whether files of `torch.save` are complete, without loading them.
+
+Tests: tests/models/test_folder_like_vllm.py, tests/models/files/test_weight_files.py
+"""
 
 import os
 from pathlib import Path

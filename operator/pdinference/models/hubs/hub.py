@@ -1,4 +1,7 @@
-"""Interface of hubs: the list of files with sizes and hashes, and the files."""
+"""Interface of hubs: the list of files with sizes and hashes, and the files.
+
+Tests: tests/models/hubs/test_hostile_hub.py, tests/models/test_fetch.py
+"""
 
 import re
 from dataclasses import dataclass

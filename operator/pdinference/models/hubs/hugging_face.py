@@ -1,4 +1,7 @@
-"""Client of the Hugging Face hub or a mirror (HF_ENDPOINT). HF_TOKEN has the token, HTTPS_PROXY a proxy."""
+"""Client of the Hugging Face hub or a mirror (HF_ENDPOINT). HF_TOKEN has the token, HTTPS_PROXY a proxy.
+
+Tests: tests/models/test_fetch.py, tests/models/hubs/test_hostile_hub.py, tests/models/hubs/test_token.py
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,7 @@
-"""Selects the files of a repository that vLLM loads. Only their index is downloaded."""
+"""Selects the files of a repository that vLLM loads. Only their index is downloaded.
+
+Tests: tests/models/files/test_weight_files.py, tests/models/hubs/test_hostile_hub.py
+"""
 
 from collections.abc import Callable
 

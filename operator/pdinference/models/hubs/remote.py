@@ -1,4 +1,7 @@
-"""Responses of the Hugging Face Hub, read with limits: the list of files, and the first bytes of files."""
+"""Responses of the Hugging Face Hub, read with limits: the list of files, and the first bytes of files.
+
+Tests: tests/models/hubs/test_hostile_hub.py, tests/models/files/test_weight_files.py, tests/models/test_fetch.py
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Downloads small files of a repository, such as its config, to a temporary folder."""
+"""Downloads small files of a repository, such as its config, to a temporary folder.
+
+Tests: tests/models/hubs/test_hostile_hub.py, tests/models/test_fetch.py
+"""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""GPUs of a resource's pods, by role and revision."""
+"""GPUs of a resource's pods, by role and revision.
+
+Tests: tests/planning/scaling/test_allocation.py
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Scale-up of both roles with the GPUs that are free now."""
+"""Scale-up of both roles with the GPUs that are free now.
+
+Tests: tests/planning/scaling/test_allocation.py, tests/planning/scaling/test_allocation_properties.py
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

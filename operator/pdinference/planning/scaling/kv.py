@@ -1,4 +1,7 @@
-"""KV demand: the KV cache that a pod needs, in units of its own cache."""
+"""KV demand: the KV cache that a pod needs, in units of its own cache.
+
+Tests: tests/loadmetrics/test_signals.py
+"""
 
 
 def kv_demand(*, usage: float, queued: float, running: float, tokens: float, usual: float) -> float:

@@ -1,4 +1,7 @@
-"""Limits: why a role's allocated replica count differs from the recommended one."""
+"""Limits: why a role's allocated replica count differs from the recommended one.
+
+Tests: tests/planning/scaling/test_allocation.py
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

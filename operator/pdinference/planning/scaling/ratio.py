@@ -1,4 +1,7 @@
-"""The P:D ratio of `spec.autoscaling.ratio`."""
+"""The P:D ratio of `spec.autoscaling.ratio`.
+
+Tests: tests/planning/scaling/test_scale_spec.py
+"""
 
 import math
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 A signal is a sum over the serving pods of one role of one PDInference. An HPA with an AverageValue computes
 ceil(sum / target) from it, whatever the current replica count.
+
+Tests: tests/loadmetrics/test_latencies.py, tests/loadmetrics/test_signals.py, tests/manifests/test_sources.py
 """
 
 from enum import StrEnum

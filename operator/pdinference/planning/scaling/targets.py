@@ -1,4 +1,7 @@
-"""The targets of a role's HPA: those of the spec, or the preset."""
+"""The targets of a role's HPA: those of the spec, or the preset.
+
+Tests: tests/manifests/test_autoscaler.py, tests/planning/scaling/test_condition.py
+"""
 
 from typing import Final
 

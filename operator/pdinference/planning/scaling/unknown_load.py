@@ -1,6 +1,8 @@
 """Why the load of a role is not known yet. The metrics API sends these texts, and HPAs quote them in their conditions.
 
 While one of them holds, nothing is wrong: pods start, or the operator reads them for the first time.
+
+Tests: tests/loadmetrics/test_signals.py, tests/planning/scaling/test_condition.py
 """
 
 from typing import Final

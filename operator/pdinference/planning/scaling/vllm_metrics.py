@@ -1,4 +1,7 @@
-"""Names of the vLLM metrics from which the operator computes the load."""
+"""Names of the vLLM metrics from which the operator computes the load.
+
+Tests: tests/checks/test_vllm_names.py, tests/loadmetrics/test_exposition.py
+"""
 
 from enum import StrEnum
 from typing import Final

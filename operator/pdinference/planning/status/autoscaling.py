@@ -1,4 +1,7 @@
-"""The condition Autoscaling: whether the replica counts follow the load."""
+"""The condition Autoscaling: whether the replica counts follow the load.
+
+Tests: tests/planning/test_status.py
+"""
 
 from pdinference.api import names
 from pdinference.planning.condition_changes import ASLEEP, ConditionResult

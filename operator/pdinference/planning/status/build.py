@@ -1,4 +1,7 @@
-"""The complete status of a PDInference."""
+"""The complete status of a PDInference.
+
+Tests: tests/planning/test_status.py
+"""
 
 from datetime import datetime
 

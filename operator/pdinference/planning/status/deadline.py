@@ -1,6 +1,8 @@
 """The progress deadline of a roll-out (`spec.rollout.progressDeadlineSeconds`).
 
 The time of the last progress is in the status, so a restart of the operator does not restart the deadline.
+
+Tests: tests/planning/test_progress.py
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Numbers of the status: how they are rounded, and whether one has moved so far that it is written again."""
+"""Numbers of the status: how they are rounded, and whether one has moved so far that it is written again.
+
+Tests: tests/planning/test_transfer_measurements.py, tests/planning/test_objectives.py
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""The inputs of a status."""
+"""The inputs of a status.
+
+Tests: tests/planning/test_status.py, tests/planning/test_host_local.py
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

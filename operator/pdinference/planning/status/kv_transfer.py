@@ -1,6 +1,8 @@
 """The condition KVTransfer and `status.transfer`: whether KV cache gets from P to D, right and fast enough.
 
 At rest nothing changes: the numbers of the last window with requests remain, with their time.
+
+Tests: tests/planning/test_transfer_measurements.py, tests/planning/test_transfer_path.py
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""The status of a resource whose stored spec is invalid or withheld, and that has no valid spec in its history."""
+"""The status of a resource whose stored spec is invalid or withheld, and that has no valid spec in its history.
+
+Tests: tests/planning/test_invalid_spec.py
+"""
 
 from datetime import datetime
 

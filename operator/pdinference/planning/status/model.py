@@ -1,4 +1,7 @@
-"""The conditions ModelReady and MemoryFits."""
+"""The conditions ModelReady and MemoryFits.
+
+Tests: tests/planning/test_model_report.py, tests/planning/test_status.py
+"""
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status

@@ -2,6 +2,8 @@
 
 At rest nothing changes: the numbers of the last minutes with requests remain, with their time. Only a missed objective
 becomes unknown.
+
+Tests: tests/planning/test_objectives.py
 """
 
 from collections.abc import Mapping

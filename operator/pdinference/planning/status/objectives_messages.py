@@ -1,6 +1,8 @@
 """The reasons of the condition ObjectivesMet, and their messages.
 
 Messages have only numbers of `status.objectives`, so that they change with these alone.
+
+Tests: tests/planning/test_objectives.py
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""`status.objectives`: how far requests kept the objectives, rounded, and when the numbers are worth a write."""
+"""`status.objectives`: how far requests kept the objectives, rounded, and when the numbers are worth a write.
+
+Tests: tests/planning/test_objectives.py
+"""
 
 import math
 from collections.abc import Mapping

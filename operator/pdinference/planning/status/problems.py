@@ -1,4 +1,7 @@
-"""The problems that keep roles from their desired state, and which of them to solve first."""
+"""The problems that keep roles from their desired state, and which of them to solve first.
+
+Tests: tests/planning/test_status.py, tests/planning/test_progress.py
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 

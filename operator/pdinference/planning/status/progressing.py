@@ -1,4 +1,7 @@
-"""The conditions Progressing, Reconciling and Stalled: whether a roll-out continues, is complete, or is stuck."""
+"""The conditions Progressing, Reconciling and Stalled: whether a roll-out continues, is complete, or is stuck.
+
+Tests: tests/planning/test_progress.py, tests/planning/test_paused.py
+"""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import (

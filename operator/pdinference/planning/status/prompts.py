@@ -1,4 +1,7 @@
-"""The condition DecodeComputesPrompts: whether D computes prompts in place of P."""
+"""The condition DecodeComputesPrompts: whether D computes prompts in place of P.
+
+Tests: tests/planning/test_status.py
+"""
 
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import DECODE_COMPUTES_PROMPTS

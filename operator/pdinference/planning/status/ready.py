@@ -1,4 +1,7 @@
-"""The condition Ready: whether requests are answered."""
+"""The condition Ready: whether requests are answered.
+
+Tests: tests/planning/test_status.py
+"""
 
 from pdinference.api import names
 from pdinference.api.names import Role

@@ -1,4 +1,7 @@
-"""The counts of each role in the status, and the role's condition."""
+"""The counts of each role in the status, and the role's condition.
+
+Tests: tests/planning/test_status.py, tests/planning/test_host_local.py
+"""
 
 from collections.abc import Sequence
 

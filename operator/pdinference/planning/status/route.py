@@ -1,4 +1,7 @@
-"""The condition RouteAccepted: whether the Gateways accept the HTTPRoute."""
+"""The condition RouteAccepted: whether the Gateways accept the HTTPRoute.
+
+Tests: tests/planning/test_route_accepted.py
+"""
 
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.observed import RouteParent, Verdict

@@ -1,6 +1,8 @@
 """The reasons of the condition KVTransfer, and their messages.
 
 Messages have only numbers of `status.transfer`, so that they change with these alone.
+
+Tests: tests/planning/test_transfer_measurements.py
 """
 
 from collections.abc import Callable, Mapping

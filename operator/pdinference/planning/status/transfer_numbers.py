@@ -1,4 +1,7 @@
-"""`status.transfer`: the numbers of the KV transfer, rounded, and when they are worth a write."""
+"""`status.transfer`: the numbers of the KV transfer, rounded, and when they are worth a write.
+
+Tests: tests/planning/test_transfer_measurements.py
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,7 @@
-"""Limits on workloads, which come from command lines and files of strangers."""
+"""Limits on workloads, which come from command lines and files of strangers.
+
+Tests: tests/advise/advice/workload/test_synthetic.py, tests/advise/advice/workload/test_lengths.py
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""What a workload is like, in a few numbers, so that its author sees whether it was understood."""
+"""What a workload is like, in a few numbers, so that its author sees whether it was understood.
+
+Tests: tests/advise/advice/workload/test_trace.py
+"""
 
 import math
 from collections import Counter

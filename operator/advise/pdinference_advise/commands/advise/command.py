@@ -1,4 +1,7 @@
-"""The command `pdinference advise`."""
+"""The command `pdinference advise`.
+
+Tests: tests/advise/commands/advise/test_advise.py
+"""
 
 import json
 import sys

@@ -1,4 +1,7 @@
-"""Options for the load: a distribution, a trace in a file, or the load of the running resource."""
+"""Options for the load: a distribution, a trace in a file, or the load of the running resource.
+
+Tests: tests/advise/commands/advise/test_advise_live.py, tests/advise/commands/advise/test_advise.py
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Draws TTFT and TPOT over the rate, by arrangement. Needs matplotlib, which is optional."""
+"""Draws TTFT and TPOT over the rate, by arrangement. Needs matplotlib, which is optional.
+
+Tests: tests/advise/commands/advise/test_advise.py
+"""
 
 import importlib.util
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Runs simulations in several processes, with progress on standard error."""
+"""Runs simulations in several processes, with progress on standard error.
+
+Tests: tests/advise/commands/advise/test_advise_progress.py, tests/advise/commands/advise/test_advise.py
+"""
 
 import io
 import multiprocessing

@@ -1,4 +1,7 @@
-"""Prints an advice: the verdict, the arrangements, and the resource to paste."""
+"""Prints an advice: the verdict, the arrangements, and the resource to paste.
+
+Tests: tests/advise/commands/advise/test_advise.py, tests/cli/test_narrow.py
+"""
 
 import math
 from collections.abc import Iterable, Iterator

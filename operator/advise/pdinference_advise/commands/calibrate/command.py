@@ -1,4 +1,7 @@
-"""The commands `pdinference calibrate measure` and `pdinference calibrate fit`."""
+"""The commands `pdinference calibrate measure` and `pdinference calibrate fit`.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Reads the files of a calibration: raw measurements, and the calibration itself."""
+"""Reads the files of a calibration: raw measurements, and the calibration itself.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from typing import IO, Any
 

@@ -1,4 +1,7 @@
-"""Fits the model of a step to a measurement, and writes the calibration."""
+"""Fits the model of a step to a measurement, and writes the calibration.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The manifest of the Job that measures: a pod like that of D, with another program and without the model."""
+"""The manifest of the Job that measures: a pod like that of D, with another program and without the model.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""Measures steps on this machine, or prints the Job that measures them on a node of D."""
+"""Measures steps on this machine, or prints the Job that measures them on a node of D.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 import subprocess
 import sys

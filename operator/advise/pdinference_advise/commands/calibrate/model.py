@@ -1,4 +1,7 @@
-"""The model whose steps are measured: its resource, its config.json, and the settings of vLLM that follow."""
+"""The model whose steps are measured: its resource, its config.json, and the settings of vLLM that follow.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 from pathlib import Path
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""The program that measures steps (measure_steps.py), with the options of a resource."""
+"""The program that measures steps (measure_steps.py), with the options of a resource.
+
+Tests: tests/advise/commands/calibrate/test_calibrate.py
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""`accelerator` of a role: the devices of its pods, and how pods request them."""
+"""`accelerator` of a role: the devices of its pods, and how pods request them.
+
+Tests: tests/api/test_validation.py, tests/integration/test_crd.py
+"""
 
 from typing import Annotated, ClassVar, Literal
 

@@ -1,4 +1,7 @@
-"""`kvTiers` of a role: storage for KV blocks outside the device's memory."""
+"""`kvTiers` of a role: storage for KV blocks outside the device's memory.
+
+Tests: tests/api/test_validation.py, tests/integration/test_crd.py
+"""
 
 from typing import ClassVar
 

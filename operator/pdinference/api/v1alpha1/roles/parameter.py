@@ -1,4 +1,7 @@
-"""`spec.parameter`: the settings of P, including those that D does not have."""
+"""`spec.parameter`: the settings of P, including those that D does not have.
+
+Tests: tests/api/test_validation.py, tests/api/test_pinning.py, tests/manifests/test_nodes.py
+"""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,7 @@
-"""The products that the pods of a role may run on: what D inherits from P, and whether a role names products."""
+"""The products that the pods of a role may run on: what D inherits from P, and whether a role names products.
+
+Tests: tests/api/test_pinning.py
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Settings that P and D share: replica count, devices, nodes, resources."""
+"""Settings that P and D share: replica count, devices, nodes, resources.
+
+Tests: tests/api/test_validation.py, tests/checks/test_scaling.py, tests/integration/test_crd.py
+"""
 
 from typing import Annotated, Any, ClassVar, Literal
 

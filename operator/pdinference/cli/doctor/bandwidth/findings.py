@@ -1,4 +1,7 @@
-"""What a measurement says about the way of the KV cache, and about the nodes of its pods."""
+"""What a measurement says about the way of the KV cache, and about the nodes of its pods.
+
+Tests: tests/cli/doctor/bandwidth/test_bandwidth.py
+"""
 
 from collections.abc import Iterator
 from typing import Final

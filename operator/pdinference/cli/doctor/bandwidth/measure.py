@@ -1,4 +1,7 @@
-"""Runs a measurement in a cluster, and removes its pods."""
+"""Runs a measurement in a cluster, and removes its pods.
+
+Tests: tests/integration/test_doctor.py
+"""
 
 import asyncio
 import signal

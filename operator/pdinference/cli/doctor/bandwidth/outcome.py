@@ -1,4 +1,7 @@
-"""The result of a measurement, as the pod of D reports it. Pods are not trusted."""
+"""The result of a measurement, as the pod of D reports it. Pods are not trusted.
+
+Tests: tests/cli/doctor/bandwidth/test_bandwidth.py
+"""
 
 from typing import Annotated, Any, Literal
 

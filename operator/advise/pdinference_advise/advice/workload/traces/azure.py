@@ -2,6 +2,8 @@
 
 CSV with the columns TIMESTAMP, ContextTokens and GeneratedTokens. Times have up to seven digits of a second
 (2023-11-16 18:15:46.6805900), in 2024 an offset (2024-05-10 00:00:00.009930+00:00), and no fraction if it is zero.
+
+Tests: tests/advise/advice/workload/test_traces.py
 """
 
 from datetime import UTC, datetime

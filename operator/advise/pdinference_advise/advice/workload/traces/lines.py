@@ -1,4 +1,7 @@
-"""Lines of a stream, within limits on their size and on that of the whole."""
+"""Lines of a stream, within limits on their size and on that of the whole.
+
+Tests: tests/advise/advice/workload/test_traces.py
+"""
 
 import codecs
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 The dataset `timed_trace` of `vllm bench serve` reads the same fields (vllm/benchmarks/datasets/datasets.py); there,
 time stamps may be in seconds, and blocks have 16 tokens by default.
+
+Tests: tests/advise/advice/workload/test_traces.py
 """
 
 from collections import Counter

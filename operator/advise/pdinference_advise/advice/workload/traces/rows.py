@@ -1,4 +1,7 @@
-"""Collects the requests of a trace, and checks each number."""
+"""Collects the requests of a trace, and checks each number.
+
+Tests: tests/advise/advice/workload/test_traces.py
+"""
 
 import math
 from typing import Final

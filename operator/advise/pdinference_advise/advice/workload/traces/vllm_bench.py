@@ -2,6 +2,8 @@
 
 One JSON object with a list for each measure; entry n of each is of request n. Of failed requests, `output_lens` has 0.
 `start_times` are readings of a monotonic clock, in seconds.
+
+Tests: tests/advise/advice/workload/test_traces.py
 """
 
 from typing import Final, TypeVar
