@@ -55,17 +55,16 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
-# The tests with real kubelets leave a fifth of two cores idle; those of vLLM's parser and of `advise` count on no time.
-AT_FIRST := lint,test-unit,test-charts,images
-AT_REST := test-vllm,test-advise
+AT_FIRST := lint,test-unit,images,test-charts,test-advise
 
+# The tests with real kubelets leave a fifth of two cores idle, and those of vLLM's parser count on no time.
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e+$(AT_REST)
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e+test-vllm
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts $(AT_FIRST),$(AT_REST) test-integration
+	@$(RUN) python -m tests.parts $(AT_FIRST),test-vllm test-integration
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3
