@@ -55,7 +55,7 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
-AT_FIRST := lint,test-unit,images,test-charts,test-advise
+AT_FIRST := lint,test-unit,test-router,images,test-charts,test-advise
 
 # The tests with real kubelets leave a fifth of two cores idle, and those of vLLM's parser count on no time.
 .PHONY: test
@@ -90,7 +90,12 @@ lint: setup ## Formatting, lint, types, layers, tests that are found, generated 
 
 .PHONY: test-unit
 test-unit: setup ## Unit tests, in seconds
-	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --ignore=tests/advise $(ARGS)
+	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --ignore=tests/advise \
+	  --ignore=tests/router $(ARGS)
+
+.PHONY: test-router
+test-router: setup ## Unit tests of the router, in minutes: they mostly wait for processes and connections
+	$(RUN) pytest tests/router -m 'not vllm' $(ARGS)
 
 .PHONY: test-advise
 test-advise: setup ## Unit tests of pdinference-advise, in minutes: they simulate hours of traffic
