@@ -198,7 +198,7 @@ async def router_of(name: str, p: Sequence[int], d: Sequence[int], *options: str
         ready = f"http://{HOST}:{port}/readiness"
     else:
         line = [str(scripts / "pdinference"), "router", "run", f"--port={port}", f"--state-port={state}"]
-        line += [*(f"--prefill={HOST}:{one}" for one in p), *(f"--decode={HOST}:{one}" for one in d), *options]
+        line += [*(f"--parameter={HOST}:{one}" for one in p), *(f"--decode={HOST}:{one}" for one in d), *options]
         line += ["--verification=Off"]  # the engines are not vLLM
         ready = f"http://{HOST}:{state}/readyz"
     with running(line) as process:

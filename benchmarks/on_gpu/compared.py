@@ -124,7 +124,7 @@ def _routers(count: int, prefill: list[int], decode: list[int], options: list[st
     line = [sys.executable, "-c", _ROUTER.format(count=count), "router", "run", "--verification=Off"]
     line += [f"--host={servers.HOST}", "--max-queued-requests=1000"]
     line += ["--max-wait-seconds=600", f"--handover={'nixl' if prefill else 'none'}"]
-    line += [f"--prefill={servers.HOST}:{port}" for port in prefill]
+    line += [f"--parameter={servers.HOST}:{port}" for port in prefill]
     line += [f"--decode={servers.HOST}:{port}" for port in decode] + options
     ports, states = range(8080, 8080 + count), range(9080, 9080 + count)
     with ExitStack() as stack, (one_pod.FOLDER / "router.log").open("ab") as log:

@@ -36,7 +36,7 @@ def routers(decode: list[str], *extra: str) -> Iterator[dict[str, Router]]:
     ours = [sys.executable, "-c", "from pdinference.cli import main; main()", "router", "run", *extra]
     theirs = [sys.executable, "-m", "vllm_router.launch_router", "--vllm-pd-disaggregation", "--kv-connector=nixl"]
     theirs += ["--policy=round_robin", "--decode-policy=kv_aware", "--log-level=error", f"--host={HOST}"]
-    ours += [f"--host={HOST}", f"--prefill={HOST}:{PORTS['p']}", *(f"--decode={HOST}:{PORTS[d]}" for d in decode)]
+    ours += [f"--host={HOST}", f"--parameter={HOST}:{PORTS['p']}", *(f"--decode={HOST}:{PORTS[d]}" for d in decode)]
     theirs += [f"--prefill=http://{HOST}:{PORTS['p']}", *(f"--decode=http://{HOST}:{PORTS[d]}" for d in decode)]
     found = {}
     try:

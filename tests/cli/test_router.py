@@ -12,7 +12,7 @@ from pdinference.router.keys import KeyLimits
     "line",
     [
         [],
-        ["--prefill=a:1", "--namespace=a"],
+        ["--parameter=a:1", "--namespace=a"],
         ["--namespace=a", "--name=b"],
         ["--namespace=a", "--name=b", "--revision=c", "--decode=a:1"],
     ],
@@ -20,7 +20,7 @@ from pdinference.router.keys import KeyLimits
 def test_pods_come_from_a_watch_or_from_addresses(line: list[str]) -> None:
     found = CliRunner().invoke(main, ["router", "run", *line])
     assert found.exit_code == 2
-    assert "Set --namespace, --name and --revision, or --prefill and --decode." in found.output
+    assert "Set --namespace, --name and --revision, or --parameter and --decode." in found.output
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_limits_of_a_client(text: str, limits: KeyLimits) -> None:
 @pytest.mark.parametrize("text", ["a", "=1:1", "a=1", "a=x:1", "a=0:1", "a=00:1", "a=-1:", "a=1:2:3"])
 def test_a_malformed_limit_is_refused(text: str) -> None:
     found = CliRunner().invoke(
-        main, ["router", "run", "--prefill=a:1", "--api-keys-folder=/", f"--api-key-limit={text}"]
+        main, ["router", "run", "--parameter=a:1", "--api-keys-folder=/", f"--api-key-limit={text}"]
     )
     assert found.exit_code == 2
     assert text in found.output

@@ -40,7 +40,7 @@ def router_command() -> None:
 @click.option("--namespace", default="", help="Namespace of the PDInference whose pods are watched.")
 @click.option("--name", default="", help="Name of the PDInference.")
 @click.option("--revision", default="", help="Revision whose pods get the requests.")
-@click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
+@click.option("--parameter", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
 @click.option(
     "--handover",
@@ -119,7 +119,7 @@ def run_command(
     namespace: str,
     name: str,
     revision: str,
-    prefill: tuple[str, ...],
+    parameter: tuple[str, ...],
     decode: tuple[str, ...],
     handover: str,
     verification: VerificationMode,
@@ -146,8 +146,8 @@ def run_command(
     from pdinference.router.tracing import exporting  # noqa: PLC0415
 
     watched = (namespace, name, revision)
-    if any(watched) != all(watched) or all(watched) == bool(prefill or decode):
-        raise click.UsageError("Set --namespace, --name and --revision, or --prefill and --decode.")
+    if any(watched) != all(watched) or all(watched) == bool(parameter or decode):
+        raise click.UsageError("Set --namespace, --name and --revision, or --parameter and --decode.")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
@@ -189,7 +189,7 @@ def run_command(
 
         discover = Discovery(pods, namespace, name, revision).forever
     else:
-        pods.observe(_fixed(prefill, decode))
+        pods.observe(_fixed(parameter, decode))
         discover = _nothing_to_discover
     uvloop.run(serve())
 
@@ -208,6 +208,6 @@ async def _nothing_to_discover() -> None:
     await asyncio.Event().wait()
 
 
-def _fixed(prefill: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
-    roles = dict.fromkeys(prefill, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
+def _fixed(parameter: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
+    roles = dict.fromkeys(parameter, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
     return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}
