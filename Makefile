@@ -55,16 +55,16 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
-AT_FIRST := lint,test-unit,test-router,images,test-charts,test-advise
+# Three at a time, the longest first. Those of the router mostly wait.
+AT_FIRST := test-unit,test-vllm,lint,images,test-router,test-charts,test-advise
 
-# The tests with real kubelets leave a fifth of two cores idle, and those of vLLM's parser count on no time.
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e+test-vllm
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts $(AT_FIRST),test-vllm test-integration
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3
@@ -111,10 +111,13 @@ mutants: setup ## Mutation tests of the planner: make mutants ARGS='planning.rol
 	@$(UV) sync --quiet --frozen --group mutants
 	$(RUN) python -m tests.mutants $(ARGS)
 
+# To collect all tests takes longer than most of these.
+VLLM_TESTS = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark\.vllm' tests)
+
 .PHONY: test-vllm
 test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release, and the build for CPU
-	$(RUN) pytest -m vllm $(ARGS)
-	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m 'vllm and not vllm_cpu' $(ARGS)
+	$(RUN) pytest -m vllm $(VLLM_TESTS) $(ARGS)
+	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m 'vllm and not vllm_cpu' $(VLLM_TESTS) $(ARGS)
 
 # An environment with the wheel for GPUs of a release, and the pinned packages around it. Parser and classes need no GPU.
 OF_GPU_WHEEL := VLLM_TARGET_DEVICE=cpu

@@ -11,11 +11,6 @@ from dataclasses import dataclass, field
 import click
 
 _LONGEST_LINE = 2**24
-_IDLE = ("sh", "-c", '(echo 19 > /proc/self/autogroup) 2> /dev/null; exec nice -n 19 "$@"', "idle")
-"""Linux shares the CPU between sessions first (sched(7), "The autogroup feature"), and within each by niceness.
-
-So it takes a session of its own. A kernel without the feature has no such file.
-"""
 
 
 @dataclass
@@ -26,7 +21,6 @@ class Labelled:
         label: Before its lines: `1| ...`.
         environment: Variables besides those of this process.
         group: Whether Ctrl-C goes to all processes of its group, as from a terminal, or to it alone.
-        idle: Whether it gets only CPU time that nothing else wants.
         seconds: How long it took.
     """
 
@@ -34,7 +28,6 @@ class Labelled:
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     group: bool = False
-    idle: bool = False
     seconds: float = 0.0
     _process: asyncio.subprocess.Process | None = None
 
@@ -42,7 +35,6 @@ class Labelled:
         """Run it; the exit status comes back."""
         begin = time.monotonic()
         self._process = await asyncio.create_subprocess_exec(
-            *(_IDLE if self.idle else ()),
             *self.command,
             env=os.environ | self.environment | {"PYTHONUNBUFFERED": "1"},
             stdout=asyncio.subprocess.PIPE,
@@ -50,8 +42,7 @@ class Labelled:
             limit=_LONGEST_LINE,
             # A terminal sends Ctrl-C to all processes of its group. This one must get it once, from `interrupt`: at a
             # second one pytest ends without taking its clusters down.
-            process_group=None if self.idle else 0,
-            start_new_session=self.idle,
+            process_group=0,
         )
         assert self._process.stdout is not None
         async for line in self._process.stdout:

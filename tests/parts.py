@@ -1,7 +1,6 @@
-"""Runs targets of the Makefile: `python -m tests.parts lint,test-unit,images test-integration test-e2e+test-vllm`.
+"""Runs targets of the Makefile: `python -m tests.parts lint,test-unit,images test-integration test-e2e`.
 
-Each argument is a stage. Its targets run at once, and it begins when the one before it has passed. Those
-after a plus sign get the CPU time that the others leave.
+Each argument is a stage. Its targets run at once, and it begins when the one before it has passed.
 
 Their lines appear as they come, with the target before each. The end names each part that failed, and the command that
 repeats it.
@@ -11,7 +10,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 
 import click
 
@@ -48,7 +46,7 @@ async def run(stages: Sequence[Sequence[Labelled]]) -> dict[str, tuple[int | Non
         stopped = True
 
     async def one(part: Labelled) -> None:
-        async with nullcontext() if part.idle else room:
+        async with room:
             if stopped:
                 return
             code = await part.run()
@@ -74,17 +72,15 @@ async def _progress(parts: Sequence[Labelled]) -> None:
         click.echo(f"After {time.monotonic() - begin:.0f} s these run: {running}.")
 
 
-def _stage(text: str) -> list[Labelled]:
+def _stage(targets: str) -> list[Labelled]:
     """The parts of a stage. Those that run at once find the environment ready, and must not change it."""
     # Without the variables of the make that has started this: they name a job server of its own.
     make = ("env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory", "PREPARED=1")
-    first, _, idle = text.partition("+")
-    wanted = [(target, False) for target in first.split(",")] + [(target, True) for target in idle.split(",") if idle]
-    return [Labelled(target, (*make, target), group=True, idle=is_idle) for target, is_idle in wanted]
+    return [Labelled(target, (*make, target), group=True) for target in targets.split(",")]
 
 
 @click.command()
-@click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...[+TARGET[,TARGET]...]...")
+@click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...")
 def main(stages: Sequence[str]) -> None:
     """Run targets of the Makefile."""
     found = asyncio.run(run([_stage(stage) for stage in stages]))

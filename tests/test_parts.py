@@ -42,24 +42,6 @@ async def test_after_a_failure_no_other_part_begins_and_the_end_says_how_to_repe
     assert "not run  images" in summary(found)
 
 
-async def test_an_idle_part_gets_the_time_that_others_leave(capfd: pytest.CaptureFixture[str]) -> None:
-    """Of the session and, within it, of the process."""
-    how = "import os\nprint(os.nice(0), os.getsid(0) == os.getpid(), open('/proc/self/autogroup').read().split()[-1])"
-    beside = Labelled("idle", (sys.executable, "-c", how), idle=True)
-    found = await run([[part("one", ""), beside]])
-    assert [code for code, _ in found.values()] == [0, 0]
-    assert f"idle| {min(19, os.nice(0) + 19)} True 19" in capfd.readouterr().out.splitlines()
-
-
-async def test_after_the_failure_of_an_idle_part_no_other_one_begins(tmp_path: Path) -> None:
-    failing = tmp_path / "failing"
-    fails = f"import os; os.symlink(f'/proc/{{os.getpid()}}', {str(failing)!r}); raise SystemExit(3)"
-    waits = f"import os, time\nwhile not os.path.islink(p := {str(failing)!r}) or os.path.exists(p): time.sleep(0.05)"
-    beside = Labelled("beside", (sys.executable, "-c", fails), idle=True)
-    found = await run([[part("one", waits), beside], [part("two", "")]])
-    assert [code for code, _ in found.values()] == [0, 3, None]
-
-
 async def test_an_interrupt_reaches_all_processes_of_a_part(tmp_path: Path) -> None:
     """As Ctrl-C of a terminal: make alone would wait for what it runs."""
     begun = tmp_path / "begun"

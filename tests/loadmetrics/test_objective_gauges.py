@@ -1,6 +1,5 @@
 """Gauges of objectives, of the use of roles, and of the cost."""
 
-
 from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTPUT_TOKEN_BOUNDS
 from pdinference.api.names import Role
 from pdinference.loadmetrics.objective_gauges import HELP, GaugeSample, objective_samples
