@@ -89,7 +89,7 @@ lint: setup ## Formatting, lint, types, layers, tests that are found, generated 
 	$(RUN) pdinference dashboard | diff -u $(DASHBOARD) - || { echo 'Run: make generate'; exit 1; }
 
 .PHONY: test-unit
-test-unit: setup ## Unit tests, in seconds
+test-unit: setup ## Unit tests but those of the router and of advise
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --ignore=tests/advise \
 	  --ignore=tests/router $(ARGS)
 

@@ -80,7 +80,6 @@ async def chosen(api: "ApiServer", namespace: str, name: str | None) -> "Json":
 
 
 async def _named(api: "ApiServer", namespace: str, name: str) -> "Json":
-
     try:
         return await api.get(RESOURCE.path(namespace, name))
     except ApiError as error:

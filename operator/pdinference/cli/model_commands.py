@@ -142,7 +142,7 @@ def hub_of(hub: str, repository: str, revision: str) -> "Hub":
     return HuggingFaceHub(where)
 
 
-def _run(work: Callable[[], None], progress: "DownloadProgress", job: tuple[str, str] | None) -> None:
+def _run(work: Callable[[], None], progress: DownloadProgress, job: tuple[str, str] | None) -> None:
     try:
         if job is None:
             _run_logged(work, progress)
@@ -156,7 +156,7 @@ def _run(work: Callable[[], None], progress: "DownloadProgress", job: tuple[str,
     click.echo(json.dumps(progress.as_json(), sort_keys=True))
 
 
-def _run_logged(work: Callable[[], None], progress: "DownloadProgress") -> None:
+def _run_logged(work: Callable[[], None], progress: DownloadProgress) -> None:
     """Run the work, and log its progress at intervals."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)

@@ -65,7 +65,7 @@ class ModelOptions:
     memory: int | None
     draft: Path | None = None
 
-    def inputs(self, resource: "PDInference", stored: dict[str, Any] | None = None) -> "Inputs":
+    def inputs(self, resource: "PDInference", stored: dict[str, Any] | None = None) -> Inputs:
         """The inputs of the memory plan of a resource.
 
         Args:
@@ -75,8 +75,6 @@ class ModelOptions:
         Raises:
             ClickException: Nothing is known of the model, or its files are damaged.
         """
-        # Only some commands import the planner and the file readers.
-
         try:
             config, checkpoint = known_facts(resource.spec, _asked(resource) if self.online else stored)
             if config is None or self.folder or self.config:

@@ -1,6 +1,5 @@
 """Commands of other distributions, which join by the entry-point group `pdinference.commands`."""
 
-from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
@@ -19,15 +18,10 @@ _LONGEST_SUMMARY: Final = 400
 
 def commands_of_others() -> dict[str, Later]:
     """The installed commands, and for those of `pdinference-advise` that are not, what to install."""
-    missing = {name: _not_installed(name, purpose) for name, purpose in _OF_ADVISE.items()}
     return {
-        **{name: Later(command.help or "", partial(_itself, command)) for name, command in missing.items()},
+        **{name: _not_installed(name, purpose) for name, purpose in _OF_ADVISE.items()},
         **{entry.name: Later(_summary(entry), entry.load) for entry in entry_points(group=GROUP)},
     }
-
-
-def _itself(command: click.Command) -> click.Command:
-    return command
 
 
 def _summary(entry: EntryPoint) -> str:
@@ -37,12 +31,10 @@ def _summary(entry: EntryPoint) -> str:
     return command.get_short_help_str(_LONGEST_SUMMARY)
 
 
-def _not_installed(name: str, purpose: str) -> click.Command:
-    @click.command(
-        name,
-        help=f"{purpose} (Not installed.)",
-        context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    )
+def _not_installed(name: str, purpose: str) -> Later:
+    summary = f"{purpose} (Not installed.)"
+
+    @click.command(name, help=summary, context_settings={"ignore_unknown_options": True, "help_option_names": []})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
     def command(words: tuple[str, ...]) -> NoReturn:
         raise click.ClickException(
@@ -50,4 +42,4 @@ def _not_installed(name: str, purpose: str) -> click.Command:
             "Install it with `pip install 'pdinference[advise]'`."
         )
 
-    return command
+    return Later(summary, lambda: command)

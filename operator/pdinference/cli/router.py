@@ -194,7 +194,7 @@ def run_command(
     uvloop.run(serve())
 
 
-def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
+def _key_limits(text: str) -> tuple[str, KeyLimits]:
     name, _, limits = text.partition("=")
     per_minute, separator, concurrent = limits.partition(":")
     if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
@@ -208,6 +208,6 @@ async def _nothing_to_discover() -> None:
     await asyncio.Event().wait()
 
 
-def _fixed(parameter: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
+def _fixed(parameter: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, Observed]:
     roles = dict.fromkeys(parameter, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
     return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}

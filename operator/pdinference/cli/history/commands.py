@@ -166,7 +166,6 @@ def _named(entry: "Entry") -> tuple[Json, str]:
 
 
 def _table(found: "Stored") -> "RenderableType":
-
     table = Table(box=None, pad_edge=False)
     table.add_column("REVISION", justify="right")
     table.add_column("STORED", no_wrap=True)

@@ -88,7 +88,7 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
         say(f"Warning: {file}: {problem}", err=True)
 
 
-def _warn_of_model(answer: "PlanAnswer", file: str) -> None:
+def _warn_of_model(answer: PlanAnswer, file: str) -> None:
     """Warn of models that vLLM rejects at start, and of what is not counted, which the plan does not show."""
     spec, facts = answer.inputs.spec, answer.inputs.facts
     found = (*model_problems(spec, facts), *older_model_warnings(spec, facts), *plan_warnings(answer.plans))
@@ -96,7 +96,7 @@ def _warn_of_model(answer: "PlanAnswer", file: str) -> None:
         say(f"Warning: {file}: {problem}", err=True)
 
 
-def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> "PlanAnswer":
+def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> PlanAnswer:
     # Only this command imports the planner.
 
     inputs = model.inputs(resource, stored)

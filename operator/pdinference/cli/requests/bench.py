@@ -99,7 +99,7 @@ def _print(outcome: "LoadOutcome", output: str) -> None:
         say(f"{number} without answer: {message}", err=True, fg="red")
 
 
-def _table(outcome: "LoadOutcome") -> "Table":
+def _table(outcome: "LoadOutcome") -> Table:
     latencies = outcome.latencies()
     table = Table(box=None, pad_edge=False)
     table.add_column("MILLISECONDS")

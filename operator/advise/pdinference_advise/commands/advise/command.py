@@ -20,7 +20,7 @@ from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.planning.objectives import Objectives as StatedObjectives
-from pdinference_advise.advice.advice import Question, advise, fitting
+from pdinference_advise.advice.advice import Advice, Question, advise, fitting
 from pdinference_advise.advice.as_json import as_json
 from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, Objectives, objectives_of, parse_objectives
 from pdinference_advise.advice.offer import parse_offer
@@ -34,7 +34,6 @@ from pdinference_advise.commands.calibrate.files import read_calibration
 
 if TYPE_CHECKING:
     from pdinference.cluster.client import Json
-    from pdinference_advise.advice.advice import Advice
 
 
 @click.command("advise")
@@ -109,8 +108,7 @@ class _Wishes:
     of_kinds: tuple[str, ...]
 
 
-def _question(document: "Json", file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> "Question":
-
+def _question(document: "Json", file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> Question:
     with problems_reported(document, file):
         resource = validated(document)
     own = tuple(read_calibration(file) for file in wishes.calibrations)
@@ -136,8 +134,7 @@ def _objectives(wishes: _Wishes, stated: StatedObjectives | None, kinds: set[str
     return replace(found, percentile=wishes.percentile or found.percentile)
 
 
-def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advice":
-
+def _answer(question: Question, jobs: int | None, plot: Path | None) -> Advice:
     with simulations(question.peak, question.objectives, jobs or cores()) as simulate:
         advice = advise(question, simulate, expect=simulate.expect)
         if plot is not None:
@@ -145,7 +142,7 @@ def _answer(question: "Question", jobs: int | None, plot: Path | None) -> "Advic
     return advice
 
 
-def _print(advice: "Advice", output: str) -> None:
+def _print(advice: Advice, output: str) -> None:
     if output == "json":
         json.dump(as_json(advice), sys.stdout, indent=2)
         sys.stdout.write("\n")
