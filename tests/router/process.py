@@ -53,7 +53,7 @@ async def routing(*more: str, files: int = 1024) -> AsyncIterator[Routing]:
             await engine.start()
             stack.push_async_callback(engine.stop)
         port, state = free_port(), free_port()
-        pods = [f"--{name}=127.0.0.1:{one.port}" for name, one in zip(("prefill", "decode"), engines, strict=True)]
+        pods = [f"--{name}=127.0.0.1:{one.port}" for name, one in zip(("parameter", "decode"), engines, strict=True)]
         program = str(Path(sys.executable).with_name("pdinference"))
         line = [program, "router", "run", "--host=127.0.0.1", "--verification=Off", f"--port={port}"]
         line += [f"--state-port={state}", "--drain-seconds=1", "--no-log-requests", *pods, *more]
@@ -62,6 +62,7 @@ async def routing(*more: str, files: int = 1024) -> AsyncIterator[Routing]:
         stack.callback(_end, router)
 
         async def ready() -> bool:
+            assert router.returncode is None, f"the router has ended with {router.returncode}"
             try:
                 async with client.get(f"http://127.0.0.1:{state}/readyz") as answer:
                     return answer.ok

@@ -44,11 +44,25 @@ def one_process(folder: Path) -> Iterator[None]:
         parallel_state.initialize_model_parallel(1, 1)
     # vLLM examines each class in a process of its own, which imports vLLM again: half a minute for each.
     try:
-        with patch("vllm.model_executor.models.registry._run_in_subprocess", lambda examine: examine()):
+        examined_here = patch("vllm.model_executor.models.registry._run_in_subprocess", lambda examine: examine())
+        with examined_here, _transformers_restored():
             yield
     finally:
         parallel_state.destroy_model_parallel()
         parallel_state.destroy_distributed_environment()
+
+
+@contextmanager
+def _transformers_restored() -> Iterator[None]:
+    """vLLM registers types with transformers, and makes its class of DeepSeek V3 that of V3.2; both end here.
+
+    See _register_config_class in vllm/transformers_utils/config.py.
+    """
+    from transformers import CONFIG_MAPPING, DeepseekV3Config  # noqa: PLC0415 - only where vLLM is installed
+
+    its_type = patch.object(DeepseekV3Config, "model_type", DeepseekV3Config.model_type)
+    with its_type, patch.dict(CONFIG_MAPPING._extra_content):
+        yield
 
 
 def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1, stage: int = 0) -> Allocated:
