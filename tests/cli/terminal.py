@@ -1,4 +1,4 @@
-"""Runs the command as a process on a terminal, whose width decides how it prints."""
+"""Commands on a terminal, whose width decides how they print."""
 
 import asyncio
 import os
@@ -7,12 +7,19 @@ import termios
 from asyncio.subprocess import DEVNULL
 
 import click
+import pytest
 
 _PROGRAM = "from pdinference.cli import main; main()"
 
 
+def as_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Rich takes the standard output of this process for a terminal without colours."""
+    for name, value in (("TTY_COMPATIBLE", "1"), ("COLUMNS", str(width)), ("NO_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+
+
 async def on_terminal(width: int, *words: str) -> str:
-    """What a terminal of some columns gets, on both outputs, without colours."""
+    """What a process on a terminal of some columns prints, on both outputs, without colours."""
     ours, terminal = os.openpty()
     termios.tcsetwinsize(terminal, (24, width))
     environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}

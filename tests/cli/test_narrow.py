@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -14,7 +15,7 @@ from pdinference.cli.explain.steps import Step
 from pdinference.cli.explain.text import print_explanation
 from pdinference.cli.narrow import fitted
 from tests.cli.served_cluster import ServedCluster, resource
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import as_terminal, on_terminal
 from tests.conftest import REPOSITORY
 
 LLAMA = REPOSITORY / "examples" / "llama-8b.yaml"
@@ -22,28 +23,24 @@ WIDTH = 80
 NAME = "llama-3-1-8b-instruct-of-team-a-decode-ctfbcsls"
 
 
-@pytest.fixture(autouse=True)
-def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(highlight=False, width=WIDTH))
-
-
-def printed(*words: str | Path) -> Iterator[str]:
+def printed(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> Iterator[str]:
+    as_terminal(monkeypatch, width=WIDTH)
     found = CliRunner().invoke(main, [str(word) for word in words])
     assert found.exit_code == 0, found.output
-    return (line.rstrip() for line in found.stdout.splitlines())
+    return (line.rstrip() for line in click.unstyle(found.stdout).splitlines())
 
 
-def test_a_plan_is_printed_with_whole_fields_and_numbers() -> None:
-    lines = list(printed("plan", "-f", LLAMA))
+def test_a_plan_is_printed_with_whole_fields_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = list(printed(monkeypatch, "plan", "-f", LLAMA))
     assert max(map(len, lines)) <= WIDTH
     assert not any("…" in line for line in lines)
     row = lines.index("parallelism.tensor: 2")
     assert lines[row + 1].startswith("  weights: 7.51 GiB; KV cache: ")
 
 
-def test_an_advice_has_each_arrangement_in_some_lines() -> None:
+def test_an_advice_has_each_arrangement_in_some_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     load = ("--rate", "5", "--prompt-tokens", "1000", "--answer-tokens", "50", "--seconds", "20", "--ttft", "500ms")
-    lines = list(printed("advise", "-f", LLAMA, "--jobs", "1", "--gpus", "1xH200", *load))
+    lines = list(printed(monkeypatch, "advise", "-f", LLAMA, "--jobs", "1", "--gpus", "1xH200", *load))
     assert max(map(len, lines)) <= WIDTH
     row = lines.index("unsplit: 1 x TP 1")
     assert lines[row + 1].startswith("  GPUs: 1; TTFT p50 / p99: ")

@@ -12,14 +12,15 @@ from click.testing import CliRunner, Result
 
 from pdinference.api.names import Role
 from pdinference.cli import main, watching
-from pdinference.cli.plan.table import plan_console
 from pdinference.cli.status import command as status_command
 from pdinference.cli.status.overview import Overview, overview
 from pdinference.cli.status.text import tree
+from pdinference.cli.terminal import terminal
 from pdinference.cluster import client
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD, RESOURCE, SCALER, Kind
 from tests.cli.kubeconfig import KUBECONFIG
+from tests.cli.terminal import as_terminal
 from tests.cluster.fake_api import FakeApi
 from tests.conftest import Golden
 from tests.controllers import owned
@@ -46,7 +47,7 @@ def view_of(world: World) -> Overview:
 
 def drawn(view: Overview, *revisions: str) -> str:
     """The tree, without what differs from one run or one template to the next."""
-    console = plan_console()
+    console = terminal()
     with console.capture() as captured:
         console.print(tree(view))
     text = _MOMENT.sub("<time>", captured.get())
@@ -306,9 +307,7 @@ def test_watch_ends_when_the_resource_is_gone(cluster: Callable[[FakeApi], Clust
 async def test_watch_on_a_terminal_redraws_and_keeps_the_last_state(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=100))
+    as_terminal(monkeypatch, width=100)
     monkeypatch.setattr(watching, "_SECONDS", 0)
     api = Watched(
         lambda api: store(api, revision="r1"),

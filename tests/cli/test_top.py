@@ -18,6 +18,7 @@ from pdinference.cli.top.text import curve, table, view
 from pdinference.cli.top.usage import EngineUse, Tiers, engine_use
 from pdinference.cluster.client import ApiServer, load_configuration
 from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource, stranger
+from tests.cli.terminal import as_terminal
 from tests.conftest import REPOSITORY
 from tests.http_server import served as http_served
 
@@ -105,7 +106,7 @@ async def test_without_pods_of_p_and_d_status_is_named(served: Served) -> None:
 async def test_on_a_terminal_the_kv_cache_is_shown_over_time(
     served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=160))
+    as_terminal(monkeypatch, width=160)
     monkeypatch.setattr(watching, "_SECONDS", 0)
     api = ApiServer(await load_configuration(served.cluster.kubeconfig))
     looking = asyncio.create_task(command._keep_live(api, NAMESPACE, None))
@@ -123,7 +124,7 @@ async def test_on_a_terminal_the_kv_cache_is_shown_over_time(
 async def test_on_a_terminal_an_api_server_that_rests_does_not_end_it(
     served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pdinference.cli.plan.table.plan_console", lambda: Console(force_terminal=True, width=160))
+    as_terminal(monkeypatch, width=160)
     monkeypatch.setattr(watching, "_SECONDS", 0)
     served.cluster.rests = 1
     api = ApiServer(await load_configuration(served.cluster.kubeconfig))

@@ -12,6 +12,9 @@ import click
 
 from pdinference.api import names
 from pdinference.cli.option_types import NumberRange, object_option
+from pdinference.runner.run import Task, run
+from pdinference.runner.sending import Service
+from pdinference.runner.stores import ConfigMapName
 
 
 @click.group("batch")
@@ -96,10 +99,6 @@ def run_command(
     report: Path | None,
 ) -> None:
     """Send the requests of a file to a service, and store the responses."""
-    from pdinference.runner.run import Task, run  # noqa: PLC0415 - the import of aiohttp is slow
-    from pdinference.runner.sending import Service  # noqa: PLC0415
-    from pdinference.runner.stores import ConfigMapName  # noqa: PLC0415
-
     store = output if output_config_map is None else ConfigMapName(*output_config_map)
     if store is None or (output is not None and output_config_map is not None):
         raise click.UsageError("Give either --output or --output-config-map.")

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -13,10 +13,9 @@ from pdinference.api import names
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-
-if TYPE_CHECKING:
-    from pdinference.cluster.client import ApiServer
+from pdinference.loadmetrics.metrics_api.api import API_VERSION
 
 Json = dict[str, Any]
 Check = Callable[[], Awaitable[str | None]]
@@ -61,7 +60,7 @@ def check_command(*, webhook: bool, metrics_api: bool, wait: float, output: str,
     )
     problems: dict[str, str | None] = {}
 
-    async def work(api: "ApiServer", namespace: str) -> None:
+    async def work(api: ApiServer, namespace: str) -> None:
         for wanted, key, subject, check in checks:
             if not wanted:
                 continue
@@ -87,7 +86,7 @@ async def _last_problem(check: Check, wait: float) -> str | None:
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _webhook_problem(api: "ApiServer", namespace: str) -> str | None:
+async def _webhook_problem(api: ApiServer, namespace: str) -> str | None:
     path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}"
     try:
         await api.create(path, _INVALID, dryRun="All")
@@ -99,9 +98,7 @@ async def _webhook_problem(api: "ApiServer", namespace: str) -> str | None:
     )
 
 
-async def _metrics_api_problem(api: "ApiServer", _: str) -> str | None:
-    from pdinference.loadmetrics.metrics_api.api import API_VERSION  # noqa: PLC0415
-
+async def _metrics_api_problem(api: ApiServer, _: str) -> str | None:
     try:
         await api.get(f"/apis/{API_VERSION}")
     except ApiError as error:

@@ -43,7 +43,7 @@ OWN: Final = {
         "List the valid specs of a resource with their changes; * marks the stored spec.",
     ),
     "logs": later("logs.command:logs_command", "Print the logs of all pods of a role, each line with its pod."),
-    "model": later("model_commands:model_group", "Download, check and inspect models."),
+    "model": later("model.group:model_group", "Download, check and inspect models."),
     "pause": later("pause:pause_command", "Store edits of a resource without a roll-out, until it is resumed."),
     "plan": later("plan.command:plan_command", "Predict the memory usage of each role, and how many requests fit."),
     "render": later("render:render_command", "Print the objects that the operator would apply, without a cluster."),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 import yaml
@@ -12,14 +12,17 @@ from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.api.names import Role
 from pdinference.api.plain_text import plain
 from pdinference.api.validation import refusal
-from pdinference.checks import examine
+from pdinference.checks import Examination, examine
 from pdinference.cli.file_options import file_option
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.validate import as_json
 from pdinference.cli.yaml_files import documents_of, text_of
 from pdinference.conversion import (
+    Conversion,
     ConversionError,
+    Launch,
+    Remark,
     convert,
     is_yaml,
     pair_of,
@@ -28,10 +31,6 @@ from pdinference.conversion import (
     starts_in_words,
 )
 from pdinference.manifests import RenderSettings
-
-if TYPE_CHECKING:
-    from pdinference.checks import Examination
-    from pdinference.conversion import Conversion, Launch, Remark
 
 _WIDTH = 118
 _LONGEST_SUBJECT, _LONGEST_REMARK = 200, 1000
@@ -94,20 +93,20 @@ def convert_command(
         raise click.ClickException(f"Change this first. {_refusal(conversion, examination)}")
 
 
-def _launches(source: IO[str]) -> "list[Launch]":
+def _launches(source: IO[str]) -> list[Launch]:
     text = text_of(source, MAX_RAW_SPEC_BYTES)
     named = Path(source.name).suffix in {".yaml", ".yml", ".json"}
     return starts_in_documents(documents_of(text, source.name)) if named or is_yaml(text) else starts_in_script(text)
 
 
-def _only(source: IO[str]) -> "Launch":
+def _only(source: IO[str]) -> Launch:
     found = _launches(source)
     if len(found) != 1:
         raise ConversionError(f"{source.name} has {len(found)} starts of vLLM. Give one for each role.")
     return found[0]
 
 
-def _print(conversion: "Conversion") -> None:
+def _print(conversion: Conversion) -> None:
     source = conversion.document["spec"]["model"]["source"]
     on_hub = not {"huggingFace", "modelScope"}.isdisjoint(source)
     for line in (*_head(_PLAN if on_hub else _PLAN_OF_FOLDER), *_comments(conversion.remarks)):
@@ -124,7 +123,7 @@ def _head(plan: str) -> tuple[str, ...]:
     )
 
 
-def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
+def _comments(remarks: tuple[Remark, ...]) -> list[str]:
     lines = list[str]()
     shown = _merged(remarks[:_MOST_REMARKS])
     for title, left_out in (("Left out:", True), ("Look at:", False)):
@@ -138,7 +137,7 @@ def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
     return lines
 
 
-def _merged(remarks: "tuple[Remark, ...]") -> "list[Remark]":
+def _merged(remarks: tuple[Remark, ...]) -> list[Remark]:
     """Merge remarks with the same text into one with all subjects."""
     subjects: dict[tuple[str, bool], list[str]] = {}
     for remark in remarks:
@@ -153,16 +152,16 @@ def _item(text: str) -> list[str]:
     )
 
 
-def _examined(conversion: "Conversion") -> "Examination":
+def _examined(conversion: Conversion) -> Examination:
     """The resource, checked like `validate`."""
     return examine(conversion.document, RenderSettings())
 
 
-def _refusal(conversion: "Conversion", examination: "Examination") -> str:
+def _refusal(conversion: Conversion, examination: Examination) -> str:
     return refusal(conversion.document["metadata"]["name"], examination.problems)
 
 
-def _as_json(conversion: "Conversion", examination: "Examination") -> dict[str, Any]:
+def _as_json(conversion: Conversion, examination: Examination) -> dict[str, Any]:
     """The resource, what is left out of it or should be looked at, and what is wrong with it."""
 
     def remarks(*, left_out: bool) -> list[dict[str, str]]:

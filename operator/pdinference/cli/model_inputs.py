@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pdinference.api.quantities import quantity
-from pdinference.cli.model_commands import hub_of
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.cli.model.hubs import hub_of
 from pdinference.cli.plan.model_files import read_draft, read_model
 from pdinference.memory import (
     Inputs,
@@ -27,10 +28,7 @@ from pdinference.memory import (
 )
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import config_of_hub, facts_of_hub
-
-if TYPE_CHECKING:
-    from pdinference.api.v1alpha1 import PDInference
-    from pdinference.models.hubs.hub import Hub
+from pdinference.models.hubs.hub import Hub
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
@@ -65,7 +63,7 @@ class ModelOptions:
     memory: int | None
     draft: Path | None = None
 
-    def inputs(self, resource: "PDInference", stored: dict[str, Any] | None = None) -> Inputs:
+    def inputs(self, resource: PDInference, stored: dict[str, Any] | None = None) -> Inputs:
         """The inputs of the memory plan of a resource.
 
         Args:
@@ -86,7 +84,7 @@ class ModelOptions:
         except (ModelFilesError, UnusableConfigError) as error:
             raise click.ClickException(f"{resource.metadata.name}: {error}") from None
 
-    def _draft(self, resource: "PDInference") -> dict[str, Any] | None:
+    def _draft(self, resource: PDInference) -> dict[str, Any] | None:
         """config.json of the draft; None without one, or where it is not known."""
         name = next(filter(None, (draft_model(resource.spec, role) for role in resource.spec.engine_roles)), "")
         if not name and self.draft is None:
@@ -133,7 +131,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_model
 
 
-def _asked(resource: "PDInference") -> dict[str, Any] | None:
+def _asked(resource: PDInference) -> dict[str, Any] | None:
     """Facts from the hub in the form of the status; None for models that are not on a hub."""
     source = resource.spec.model.source
     if source.hub is None:
@@ -143,7 +141,7 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
     return {"facts": {**facts, "source": source.identity()}}
 
 
-def _asked_for_draft(resource: "PDInference", name: str) -> dict[str, Any] | None:
+def _asked_for_draft(resource: PDInference, name: str) -> dict[str, Any] | None:
     """config.json of a draft from the hub of its model; None for models that are not on a hub."""
     if resource.spec.model.source.hub is None or not _REPOSITORY.fullmatch(name):
         return None
@@ -152,7 +150,7 @@ def _asked_for_draft(resource: "PDInference", name: str) -> dict[str, Any] | Non
 
 
 @contextmanager
-def _hub(resource: "PDInference", repository: str, revision: str, otherwise: str) -> "Iterator[Hub]":
+def _hub(resource: PDInference, repository: str, revision: str, otherwise: str) -> Iterator[Hub]:
     """A repository on the hub of a resource's model; errors name options that need no hub."""
     where = "huggingFace" if resource.spec.model.source.hugging_face else "modelScope"
     try:

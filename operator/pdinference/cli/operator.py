@@ -13,6 +13,7 @@ from pdinference.cli.installation import installation
 from pdinference.cli.option_types import NumberRange, object_option
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings
+from pdinference.runtime.run import run
 from pdinference.runtime.settings import OperatorSettings, TLSSettings
 
 _HIGHEST_PRICE = 1_000_000
@@ -85,6 +86,4 @@ def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[
 )
 def run_command(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
-    from pdinference.runtime.run import run  # noqa: PLC0415 - Kopf and the client are slow to import: not for --help
-
     sys.exit(run(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))

@@ -1,7 +1,7 @@
 """The commands `pdinference pause` and `pdinference resume`."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -9,10 +9,9 @@ from pdinference.api import names
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import RESOURCE
-
-if TYPE_CHECKING:
-    from pdinference.cluster.client import ApiServer
+from pdinference.cluster.state.records import is_paused
 
 Json = dict[str, Any]
 
@@ -49,9 +48,7 @@ def resume_command(*, name: str | None, output: str, connect: Connect) -> None:
 
 
 def _set(name: str | None, output: str, connect: Connect, *, paused: bool) -> None:
-    async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cluster.state.records import is_paused  # noqa: PLC0415
-
+    async def work(api: ApiServer, namespace: str) -> None:
         resource = await chosen(api, namespace, name)
         metadata = resource["metadata"]
         writes = is_paused(metadata) != paused

@@ -1,7 +1,7 @@
 """The command `pdinference restart`."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -10,11 +10,8 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json, say
-from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
-
-if TYPE_CHECKING:
-    from pdinference.cluster.client import ApiServer
-    from pdinference.cluster.kinds import Kind
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET, Kind
 
 Json = dict[str, Any]
 
@@ -35,7 +32,7 @@ def restart_command(*, name: str | None, role: str, output: str, connect: Connec
     NAME may be left out if the namespace has one PDInference. parameter is P, decode is D.
     """
 
-    async def work(api: "ApiServer", namespace: str) -> None:
+    async def work(api: ApiServer, namespace: str) -> None:
         resource = await chosen(api, namespace, name)
         found = await _workloads(api, namespace, resource, Role(role))
         if not found:
@@ -57,7 +54,7 @@ def _restart_at(moment: str) -> Json:
     return {"spec": {"template": {"metadata": {"annotations": {_RESTARTED: moment}}}}}
 
 
-async def _workloads(api: "ApiServer", namespace: str, resource: Json, role: Role) -> "list[tuple[Kind, str]]":
+async def _workloads(api: ApiServer, namespace: str, resource: Json, role: Role) -> list[tuple[Kind, str]]:
     """The workloads of a role, of all revisions, that have pods. Those of P's worker nodes are P's."""
     selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={resource['metadata']['name']}"
     found = []

@@ -16,10 +16,14 @@ from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.choice import policies
+from pdinference.router.dispatch import Rules
 from pdinference.router.keys import KeyLimits, Keys
+from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.models import Models
 from pdinference.router.pod import Observed
 from pdinference.router.pods import Pods
+from pdinference.router.run import Settings, run
+from pdinference.router.tracing import exporting
 
 
 @click.group("router")
@@ -140,11 +144,6 @@ def run_command(
     log_requests: bool,
 ) -> None:
     """Send requests to P and D pods until SIGTERM, then finish the running requests."""
-    from pdinference.router.dispatch import Rules  # noqa: PLC0415
-    from pdinference.router.memory import limits_of, memory_limit  # noqa: PLC0415
-    from pdinference.router.run import Settings, run  # noqa: PLC0415
-    from pdinference.router.tracing import exporting  # noqa: PLC0415
-
     watched = (namespace, name, revision)
     if any(watched) != all(watched) or all(watched) == bool(parameter or decode):
         raise click.UsageError("Set --namespace, --name and --revision, or --parameter and --decode.")
@@ -185,7 +184,7 @@ def run_command(
         await run(settings, pods, discover)
 
     if namespace:
-        from pdinference.router.discovery import Discovery  # noqa: PLC0415
+        from pdinference.router.discovery import Discovery  # noqa: PLC0415 - with fixed pods there is no API server
 
         discover = Discovery(pods, namespace, name, revision).forever
     else:

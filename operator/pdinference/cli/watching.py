@@ -5,16 +5,14 @@ Tests: tests/cli/test_status.py, tests/cli/test_top.py, tests/cli/test_logs.py
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
 from rich.text import Text
 
+from pdinference.cli.terminal import terminal
 from pdinference.cluster.errors import ApiError
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
 
 _SECONDS: Final = 2.0
 """Time between two looks."""
@@ -33,9 +31,7 @@ async def looks(read: Callable[[], Awaitable[StateT]]) -> AsyncIterator[tuple[St
         await asyncio.sleep(_SECONDS)
 
 
-async def keep_live(
-    read: "Callable[[], Awaitable[StateT]]", view: "Callable[[StateT, Console], RenderableType]"
-) -> None:
+async def keep_live(read: Callable[[], Awaitable[StateT]], view: Callable[[StateT, Console], RenderableType]) -> None:
     """Show the present state on the terminal. While the API server cannot answer, the last one stays. Without end.
 
     Args:
@@ -45,10 +41,8 @@ async def keep_live(
     Raises:
         ApiError: The API server returned an error that another try will not mend.
     """
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-
     last: RenderableType = Text("")
-    console = plan_console()
+    console = terminal()
     with Screen(console=console, auto_refresh=False, vertical_overflow="crop") as screen:
         async for state, lost in looks(read):
             if state is not None:

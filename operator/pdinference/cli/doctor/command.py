@@ -5,21 +5,22 @@ Tests: tests/cli/test_doctor.py, tests/integration/test_doctor.py
 
 import asyncio
 import sys
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import click
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
+from pdinference.cli.doctor.examination import examined
+from pdinference.cli.doctor.report import Report
+from pdinference.cli.doctor.text import print_report
 from pdinference.cli.documents import one_document
 from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
 from pdinference.cli.output import output_option, print_json
+from pdinference.cli.terminal import terminal
+from pdinference.cluster.client import ApiServer
 from pdinference.manifests import RenderSettings
-
-if TYPE_CHECKING:
-    from pdinference.cli.doctor.report import Report
-    from pdinference.cluster.client import ApiServer
 
 _PROBLEM: Final = 1
 
@@ -63,9 +64,7 @@ def doctor_command(
     if bandwidth and name is None and source is None:
         raise click.UsageError("--bandwidth needs the NAME of a PDInference, or -f FILE.")
 
-    async def work(api: "ApiServer", namespace: str) -> "Report":
-        from pdinference.cli.doctor.examination import examined  # noqa: PLC0415 - the client takes a second to import
-
+    async def work(api: ApiServer, namespace: str) -> Report:
         which = name if source is None else one_document(source, namespace)
         return await examined(api, namespace, which, settings, timeout if bandwidth else None)
 
@@ -77,11 +76,9 @@ def doctor_command(
     sys.exit(0 if report.healthy else _PROBLEM)
 
 
-def _print(found: "Report", output: str) -> None:
+def _print(found: Report, output: str) -> None:
     if output == "json":
         print_json(found.as_json())
         return
-    from pdinference.cli.doctor.text import print_report  # noqa: PLC0415 - the import of Rich is slow
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
-    print_report(found, plan_console())
+    print_report(found, terminal())

@@ -5,26 +5,29 @@ Tests: tests/cli/test_explain.py, tests/cli/test_explain_files.py
 
 import asyncio
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 import yaml
 
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, Connection, connection_options
+from pdinference.cli.explain.explanation import Explanation, explanation, left_alone
+from pdinference.cli.explain.file_objects import read_file
+from pdinference.cli.explain.live_objects import ObjectCache, UnreadableError, read_live
+from pdinference.cli.explain.moment import look
+from pdinference.cli.explain.text import print_explanation
 from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
+from pdinference.cli.installed import Installed, installed, stated
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cli.terminal import terminal
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.objects import UNREADABLE_ERRORS
+from pdinference.cluster.state.records import ResourceRecord
+from pdinference.examination.desired import InvalidSpecError
 from pdinference.manifests import RenderSettings
-
-if TYPE_CHECKING:
-    from pdinference.cli.explain.explanation import Explanation
-    from pdinference.cli.explain.live_objects import ObjectCache
-    from pdinference.cli.installed import Installed
-    from pdinference.cluster.client import ApiServer
-    from pdinference.cluster.state.records import ResourceRecord
 
 
 @click.command("explain")
@@ -55,10 +58,7 @@ def explain_command(
     _print(found, output)
 
 
-def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> "Explanation":
-    from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
-    from pdinference.cli.installed import stated  # noqa: PLC0415
-
+def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> Explanation:
     api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
     try:
         return asyncio.run(_explained(api, cache, resource, stated(settings), from_file=True))
@@ -66,11 +66,8 @@ def _of_file(source: IO[str], name: str | None, namespace: str | None, settings:
         raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
-def _of_cluster(connection: Connection, name: str | None, settings: RenderSettings) -> "Explanation":
-    from pdinference.cli.explain.live_objects import UnreadableError, read_live  # noqa: PLC0415 - as above
-    from pdinference.cli.installed import installed  # noqa: PLC0415
-
-    async def work(api: "ApiServer", namespace: str) -> "Explanation":
+def _of_cluster(connection: Connection, name: str | None, settings: RenderSettings) -> Explanation:
+    async def work(api: ApiServer, namespace: str) -> Explanation:
         body = await chosen(api, namespace, name)
         try:
             found = await installed(api, body["metadata"]["namespace"], settings)
@@ -83,12 +80,8 @@ def _of_cluster(connection: Connection, name: str | None, settings: RenderSettin
 
 
 async def _explained(
-    api: "ApiServer", cache: "ObjectCache", resource: "ResourceRecord", found: "Installed", *, from_file: bool
-) -> "Explanation":
-    from pdinference.cli.explain.explanation import explanation, left_alone  # noqa: PLC0415
-    from pdinference.cli.explain.moment import look  # noqa: PLC0415
-    from pdinference.examination.desired import InvalidSpecError  # noqa: PLC0415
-
+    api: ApiServer, cache: ObjectCache, resource: ResourceRecord, found: Installed, *, from_file: bool
+) -> Explanation:
     if resource.deleting:
         return left_alone(resource, "It is being deleted. Kubernetes deletes its objects; the operator writes nothing.")
     try:
@@ -98,13 +91,10 @@ async def _explained(
     return explanation(moment, cache, found, from_file=from_file)
 
 
-def _print(found: "Explanation", output: str) -> None:
+def _print(found: Explanation, output: str) -> None:
     if output == "json":
         print_json(found.as_json())
     elif output == "yaml":
         yaml.dump(found.as_json(), sys.stdout, Dumper=PlainDumper, sort_keys=False, width=120)
     else:
-        from pdinference.cli.explain.text import print_explanation  # noqa: PLC0415 - the import of Rich is slow
-        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-
-        print_explanation(found, plan_console())
+        print_explanation(found, terminal())

@@ -3,27 +3,24 @@
 Tests: tests/cli/test_history.py
 """
 
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.history.changes import ABSENT, changes, diff, in_one_line
+from pdinference.cli.history.stored import Entry, NoSuchEntryError, Stored, stored
+from pdinference.cli.history.undo import Undo
 from pdinference.cli.output import output_option, print_json, say
+from pdinference.cli.terminal import terminal
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import RenderableType
-
-    from pdinference.cli.history.stored import Entry, Stored
-    from pdinference.cli.history.undo import Undo
-    from pdinference.cluster.client import ApiServer
 
 Json = dict[str, Any]
 
@@ -45,13 +42,11 @@ def history_command(*, name: str | None, output: str, connect: Connect) -> None:
 
     NAME may be left out if the namespace has one PDInference.
     """
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
-
     found = _stored(connect, name)
     if output == "json":
         print_json({"revisions": _as_json(found)})
     else:
-        plan_console().print(_table(found))
+        terminal().print(_table(found))
     if found.current is None:
         say(_NOT_IN_HISTORY, err=True)
 
@@ -93,9 +88,8 @@ def undo_command(*, name: str | None, to_revision: int | None, dry_run: bool, ou
     first one, if that served. The number of decode pods stays, because kubectl scale and autoscalers write this field.
     NAME may be left out if the namespace has one PDInference.
     """
-    from pdinference.cli.history.undo import Undo  # noqa: PLC0415 - the client takes a second to import
 
-    async def work(api: "ApiServer", namespace: str) -> None:
+    async def work(api: ApiServer, namespace: str) -> None:
         undo = await Undo.planned(api, namespace, name, to_revision)
         writes = undo.changes and not dry_run
         if output == "text":
@@ -113,25 +107,23 @@ def undo_command(*, name: str | None, to_revision: int | None, dry_run: bool, ou
     connect(name or "").do(work)
 
 
-def _stored(connect: Connect, name: str | None) -> "Stored":
-    from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
-
+def _stored(connect: Connect, name: str | None) -> Stored:
     return connect(name or "").do(lambda api, namespace: stored(api, namespace, name))
 
 
-def _print_skipped(numbers: "Sequence[int]") -> None:
+def _print_skipped(numbers: Sequence[int]) -> None:
     for number in numbers:
         say(f"Revision {number} is left out: it has never served requests. Store it again with --to-revision {number}.")
 
 
-def _print_undo(undo: "Undo") -> None:
+def _print_undo(undo: Undo) -> None:
     if undo.changes:
         _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
     else:
         say(f"{undo.resource} has the spec of revision {undo.target.number} already. Nothing was written.")
 
 
-def _undo_as_json(undo: "Undo", *, written: bool) -> Json:
+def _undo_as_json(undo: Undo, *, written: bool) -> Json:
     changed = _changes_as_json(undo.before, undo.after)
     return {
         "resource": undo.resource,
@@ -143,7 +135,7 @@ def _undo_as_json(undo: "Undo", *, written: bool) -> Json:
     }
 
 
-async def _write(api: "ApiServer", undo: "Undo") -> None:
+async def _write(api: ApiServer, undo: Undo) -> None:
     try:
         await undo.write(api)
     except ApiError as error:
@@ -152,20 +144,18 @@ async def _write(api: "ApiServer", undo: "Undo") -> None:
         raise click.ClickException(f"{undo.resource} was changed meanwhile. Nothing was written; try again.") from None
 
 
-def _chosen(found: "Stored", number: int | None) -> "Entry":
-    from pdinference.cli.history.stored import NoSuchEntryError  # noqa: PLC0415
-
+def _chosen(found: Stored, number: int | None) -> Entry:
     try:
         return found.last if number is None else found.entry(number)
     except NoSuchEntryError as error:
         raise click.ClickException(str(error)) from None
 
 
-def _named(entry: "Entry") -> tuple[Json, str]:
+def _named(entry: Entry) -> tuple[Json, str]:
     return entry.spec, f"revision {entry.number}"
 
 
-def _table(found: "Stored") -> "RenderableType":
+def _table(found: Stored) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     table.add_column("REVISION", justify="right")
     table.add_column("STORED", no_wrap=True)
@@ -177,7 +167,7 @@ def _table(found: "Stored") -> "RenderableType":
     return table
 
 
-def _as_json(found: "Stored") -> list[Json]:
+def _as_json(found: Stored) -> list[Json]:
     """The valid specs, oldest first."""
     return [
         {
@@ -202,7 +192,7 @@ def _changes_as_json(before: Json, after: Json) -> list[Json]:
     ]
 
 
-def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":
+def _changes(entries: Iterable[Entry]) -> Iterable[tuple[Entry, str]]:
     """The entries with their changes, oldest first."""
     before: Json | None = None
     for entry in sorted(entries, key=lambda entry: entry.number):

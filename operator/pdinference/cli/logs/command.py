@@ -3,8 +3,9 @@
 Tests: tests/cli/test_logs.py
 """
 
+from collections.abc import Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -12,12 +13,9 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1.durations import milliseconds
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.connection import Connect, connection_options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pdinference.cli.logs.sources import Source
-    from pdinference.cluster.client import ApiServer, Json
+from pdinference.cli.logs.reading import LogReader
+from pdinference.cli.logs.sources import Source, sources
+from pdinference.cluster.client import ApiServer, Json
 
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
 
@@ -49,15 +47,12 @@ def logs_command(
     """
     chosen_query = _query(**query)
 
-    async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cli.logs.reading import LogReader  # noqa: PLC0415 - the client takes a second to import
-        from pdinference.cli.logs.sources import sources  # noqa: PLC0415
-
+    async def work(api: ApiServer, namespace: str) -> None:
         resource = await chosen(api, namespace, name)
         which = revision or _current(resource)
         reader = LogReader(api, namespace, chosen_query, _Printer(), _warn)
 
-        async def look() -> "Sequence[Source]":
+        async def look() -> Sequence[Source]:
             pods = await reader.pods(resource["metadata"]["name"])
             return sources(pods, Role(role), which, container)
 
@@ -81,7 +76,7 @@ def _query(since: str | None, tail: int | None, *, previous: bool) -> dict[str, 
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
-def _current(resource: "Json") -> str:
+def _current(resource: Json) -> str:
     revision = (resource.get("status") or {}).get("revision")
     if not revision:
         name = resource["metadata"]["name"]
@@ -89,7 +84,7 @@ def _current(resource: "Json") -> str:
     return str(revision)
 
 
-def _other(resource: "Json", revision: str) -> str:
+def _other(resource: Json, revision: str) -> str:
     serving = (resource.get("status") or {}).get("servingRevision")
     if serving and serving != revision:
         return f" Revision {serving} serves: add --revision {serving}."
@@ -103,7 +98,7 @@ class _Printer:
         self._colours = cycle(_COLOURS)
         self._prefixes: dict[str, str] = {}
 
-    def __call__(self, source: "Source", line: bytes) -> None:
+    def __call__(self, source: Source, line: bytes) -> None:
         if source.pod not in self._prefixes:
             self._prefixes[source.pod] = click.style(f"[{source.pod}]", fg=next(self._colours))
         click.echo(f"{self._prefixes[source.pod]} {line.decode(errors='replace')}")

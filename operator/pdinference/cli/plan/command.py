@@ -3,10 +3,11 @@
 Tests: tests/cli/test_plan.py, tests/cli/test_adapters.py
 """
 
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import click
 
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import validated
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.facts import adapters_of, facts_of
@@ -21,11 +22,11 @@ from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.plan.answer import PlanAnswer
+from pdinference.cli.plan.table import print_plan
+from pdinference.cli.terminal import terminal
 from pdinference.memory import UnusableSpecError, plan_role
 
-if TYPE_CHECKING:
-    from pdinference.api.v1alpha1 import PDInference
-    from pdinference.cluster.client import Json
+Json = dict[str, Any]
 
 
 @click.command("plan")
@@ -61,14 +62,12 @@ def plan_command(
         items = [answer.as_json() for answer in found]
         print_json(items[0] if len(items) == 1 else {"items": items})
         return
-    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - the import of Rich is slow
-
-    console = plan_console()
+    console = terminal()
     for answer in found:
         print_plan(answer, console)
 
 
-def _documents(sources: tuple[IO[str], ...], name: str | None, connection: Connection) -> "list[tuple[Json, str]]":
+def _documents(sources: tuple[IO[str], ...], name: str | None, connection: Connection) -> list[tuple[Json, str]]:
     """Resources, each with the place that messages name."""
     if sources:
         return [(document, source.name) for source in sources for document in documents(source, connection.namespace)]
@@ -77,7 +76,7 @@ def _documents(sources: tuple[IO[str], ...], name: str | None, connection: Conne
     return [(document, f"{metadata['namespace']}/{metadata['name']}")]
 
 
-def _warn_of_adapters(resource: "PDInference", file: str) -> None:
+def _warn_of_adapters(resource: PDInference, file: str) -> None:
     """Warn of adapters that vLLM cannot load. The plan itself depends on maxRank only."""
     if resource.spec.model.lora is None:
         return
@@ -96,9 +95,7 @@ def _warn_of_model(answer: PlanAnswer, file: str) -> None:
         say(f"Warning: {file}: {problem}", err=True)
 
 
-def _answer(resource: "PDInference", model: ModelOptions, stored: "Json | None") -> PlanAnswer:
-    # Only this command imports the planner.
-
+def _answer(resource: PDInference, model: ModelOptions, stored: Json | None) -> PlanAnswer:
     inputs = model.inputs(resource, stored)
     try:
         return PlanAnswer(resource, inputs, {role: plan_role(inputs, role) for role in resource.spec.engine_roles})

@@ -23,13 +23,6 @@ from pdinference.planning.condition_changes import ROLE_WORDS
 
 _BAR = 64
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
-_WIDTH_OFF_TERMINAL = 120
-
-
-def plan_console() -> Console:
-    """A console for standard output with the width of the terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
 
 
 def print_plan(answer: PlanAnswer, console: Console) -> None:

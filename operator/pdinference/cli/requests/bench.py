@@ -4,7 +4,7 @@ Tests: tests/cli/test_bench.py
 """
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from rich.table import Table
@@ -14,11 +14,10 @@ from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.requests.chat import router_options
-
-if TYPE_CHECKING:
-    from pdinference.cli.requests.load import Load, LoadOutcome
-    from pdinference.cli.requests.router import RouterForward
-    from pdinference.cluster.client import ApiServer
+from pdinference.cli.requests.load import Load, LoadOutcome, measure
+from pdinference.cli.requests.router import RouterForward, connected
+from pdinference.cli.terminal import terminal
+from pdinference.cluster.client import ApiServer
 
 _FAILED: Final = 1
 _ROWS: Final = {
@@ -52,10 +51,7 @@ def bench_command(
     NAME may be left out if the namespace has one PDInference. The exit status is 1 if a request has no answer.
     """
 
-    async def work(api: "ApiServer", namespace: str) -> "LoadOutcome":
-        from pdinference.cli.requests.load import Load, measure  # noqa: PLC0415 - the client takes a second to import
-        from pdinference.cli.requests.router import connected  # noqa: PLC0415
-
+    async def work(api: ApiServer, namespace: str) -> LoadOutcome:
         load = Load(requests, concurrency, rate, prompt_tokens, answer_tokens, seconds)
         async with connected(api, namespace, name, api_key=api_key, model=model, connections=concurrency) as router:
             say(_announced(load, router), err=True)
@@ -67,7 +63,7 @@ def bench_command(
     sys.exit(_FAILED if outcome.errors else 0)
 
 
-def _announced(load: "Load", router: "RouterForward") -> str:
+def _announced(load: Load, router: RouterForward) -> str:
     """Which load this puts, and on what."""
     pace = f", {load.rate:g} a second" if load.rate is not None else ""
     prompts, answers = load.requests * load.prompt_tokens, load.requests * load.answer_tokens
@@ -78,13 +74,12 @@ def _announced(load: "Load", router: "RouterForward") -> str:
     )
 
 
-def _print(outcome: "LoadOutcome", output: str) -> None:
+def _print(outcome: LoadOutcome, output: str) -> None:
     if output == "json":
         print_json(outcome.as_json())
         return
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
 
-    console = plan_console()
+    console = terminal()
     prompt, answer = outcome.tokens()
     seconds = outcome.seconds
     say(
@@ -99,7 +94,7 @@ def _print(outcome: "LoadOutcome", output: str) -> None:
         say(f"{number} without answer: {message}", err=True, fg="red")
 
 
-def _table(outcome: "LoadOutcome") -> Table:
+def _table(outcome: LoadOutcome) -> Table:
     latencies = outcome.latencies()
     table = Table(box=None, pad_edge=False)
     table.add_column("MILLISECONDS")

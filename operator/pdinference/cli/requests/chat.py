@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -15,13 +15,11 @@ import msgspec
 from pdinference.cli.chosen import optional_name
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, say, terminal_width
+from pdinference.cli.requests.router import RouterForward, connected
+from pdinference.cli.requests.stages import STAGES, Stages
+from pdinference.cli.requests.stream import RequestError, StreamedAnswer
 from pdinference.cli.requests.wrapping import WordWrap
-
-if TYPE_CHECKING:
-    from pdinference.cli.requests.router import RouterForward
-    from pdinference.cli.requests.stages import Stages
-    from pdinference.cli.requests.stream import StreamedAnswer
-    from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer
 
 Json = dict[str, Any]
 
@@ -57,10 +55,7 @@ def chat_command(
     The request goes through a port-forward to a router pod. The stages are read from that pod's log.
     """
 
-    async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cli.requests.router import connected  # noqa: PLC0415 - the client takes a second to import
-        from pdinference.cli.requests.stream import RequestError  # noqa: PLC0415
-
+    async def work(api: ApiServer, namespace: str) -> None:
         async with connected(api, namespace, name, api_key=api_key, model=model) as router:
             messages: list[Json] = [{"role": "system", "content": system}] if system else []
             async for turn in turns(prompt):
@@ -101,7 +96,7 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _turn(router: "RouterForward", messages: list[Json], max_tokens: int, output: str) -> "StreamedAnswer":
+async def _turn(router: RouterForward, messages: list[Json], max_tokens: int, output: str) -> StreamedAnswer:
     shown = output == "text"
     body = {"messages": messages, "max_tokens": max_tokens}
     text = WordWrap(terminal_width() if sys.stdout.isatty() else None)
@@ -124,10 +119,8 @@ def _write(text: str) -> None:
         click.echo(text, nl=False)
 
 
-def timings(answer: "StreamedAnswer", stages: "Stages | str") -> list[str]:
+def timings(answer: StreamedAnswer, stages: Stages | str) -> list[str]:
     """The times of an answer: as the client saw it, and by stage."""
-    from pdinference.cli.requests.stages import STAGES  # noqa: PLC0415 - the client takes a second to import
-
     between = f", then {_time(answer.between)} per token" if answer.between is not None else ""
     tokens = f"{answer.prompt_tokens:,} prompt tokens, {answer.answer_tokens:,} answer tokens"
     lines = [f"{tokens}: first token after {_time(answer.first)}{between}, {_time(answer.total)} in all"]
@@ -147,7 +140,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
-def _as_json(router: "RouterForward", answer: "StreamedAnswer", stages: "Stages | str") -> Json:
+def _as_json(router: RouterForward, answer: StreamedAnswer, stages: Stages | str) -> Json:
     known = not isinstance(stages, str)
     return {
         "namespace": router.namespace,

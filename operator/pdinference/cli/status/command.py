@@ -5,29 +5,29 @@ Tests: tests/cli/test_status.py
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pdinference.cli.chosen import name_argument
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json
+from pdinference.cli.status.overview import Overview
+from pdinference.cli.status.reading import read_all, read_one
+from pdinference.cli.status.text import table, tree
+from pdinference.cli.terminal import terminal
 from pdinference.cli.watching import keep_live, looks
+from pdinference.cluster.client import ApiServer
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from pdinference.cli.status.overview import Overview
-    from pdinference.cluster.client import ApiServer
-
-Read = Callable[["ApiServer", str], Awaitable["Shown"]]
+Read = Callable[[ApiServer, str], Awaitable["Shown"]]
 
 
 class Shown:
     """What is printed at one moment: one resource, or all of a namespace."""
 
-    def __init__(self, views: "list[Overview]", namespace: str, *, one: bool) -> None:
+    def __init__(self, views: list[Overview], namespace: str, *, one: bool) -> None:
         self._views = views
         self._namespace = namespace
         self._one = one
@@ -36,10 +36,8 @@ class Shown:
         """For programs."""
         return self._views[0].as_json() if self._one else {"items": [view.as_json() for view in self._views]}
 
-    def as_text(self, console: "Console") -> "RenderableType":
+    def as_text(self, console: Console) -> RenderableType:
         """For people."""
-        from pdinference.cli.status.text import table, tree  # noqa: PLC0415
-
         if self._one:
             return tree(self._views[0])
         if not self._views:
@@ -68,9 +66,7 @@ def status_command(*, name: str | None, output: str, watch: bool, connect: Conne
 
 
 def _reading(name: str | None) -> Read:
-    async def read(api: "ApiServer", namespace: str) -> Shown:
-        from pdinference.cli.status.reading import read_all, read_one  # noqa: PLC0415 - the client takes a second
-
+    async def read(api: ApiServer, namespace: str) -> Shown:
         if name is not None:
             return Shown([await read_one(api, namespace, name)], namespace, one=True)
         return Shown(await read_all(api, namespace), namespace, one=False)
@@ -78,10 +74,10 @@ def _reading(name: str | None) -> Read:
     return read
 
 
-def _once(name: str | None, output: str) -> Callable[["ApiServer", str], Awaitable[None]]:
+def _once(name: str | None, output: str) -> Callable[[ApiServer, str], Awaitable[None]]:
     read = _reading(name)
 
-    async def work(api: "ApiServer", namespace: str) -> None:
+    async def work(api: ApiServer, namespace: str) -> None:
         shown = await read(api, namespace)
         if output == "json":
             print_json(shown.as_json())
@@ -91,13 +87,11 @@ def _once(name: str | None, output: str) -> Callable[["ApiServer", str], Awaitab
     return work
 
 
-def _watching(name: str | None, output: str) -> Callable[["ApiServer", str], Awaitable[None]]:
+def _watching(name: str | None, output: str) -> Callable[[ApiServer, str], Awaitable[None]]:
     read = _reading(name)
 
-    async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-
-        console = plan_console()
+    async def work(api: ApiServer, namespace: str) -> None:
+        console = terminal()
         if output == "json" or not console.is_terminal:
             await _print_changes(lambda: read(api, namespace), output)
         else:
@@ -122,7 +116,5 @@ async def _print_changes(read: Callable[[], Awaitable[Shown]], output: str) -> N
 
 
 def _print(shown: Shown) -> None:
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
-
-    console = plan_console()
+    console = terminal()
     console.print(shown.as_text(console))

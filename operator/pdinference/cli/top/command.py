@@ -3,23 +3,19 @@
 Tests: tests/cli/test_top.py
 """
 
-from typing import TYPE_CHECKING
-
 import click
 import msgspec
+from rich.console import Console, RenderableType
 
 from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json
+from pdinference.cli.terminal import terminal
+from pdinference.cli.top.reading import read_engines
+from pdinference.cli.top.text import Remembered, remember, view
+from pdinference.cli.top.usage import EngineUse
 from pdinference.cli.watching import keep_live
-
-if TYPE_CHECKING:
-    from collections import deque
-
-    from rich.console import Console, RenderableType
-
-    from pdinference.cli.top.usage import EngineUse
-    from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer
 
 
 @click.command("top")
@@ -34,10 +30,8 @@ def top_command(*, name: str | None, once: bool, output: str, connect: Connect) 
     through a port-forward every 2 seconds. NAME may be left out if the namespace has one PDInference.
     """
 
-    async def work(api: "ApiServer", namespace: str) -> None:
-        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
-
-        if once or output == "json" or not plan_console().is_terminal:
+    async def work(api: ApiServer, namespace: str) -> None:
+        if once or output == "json" or not terminal().is_terminal:
             await _print(api, namespace, name, output)
         else:
             await _keep_live(api, namespace, name)
@@ -49,9 +43,7 @@ def top_command(*, name: str | None, once: bool, output: str, connect: Connect) 
             raise
 
 
-async def _look(api: "ApiServer", namespace: str, name: str | None) -> "list[EngineUse]":
-    from pdinference.cli.top.reading import read_engines  # noqa: PLC0415 - the client takes a second to import
-
+async def _look(api: ApiServer, namespace: str, name: str | None) -> list[EngineUse]:
     resource = await chosen(api, namespace, name)
     engines = await read_engines(api, namespace, resource)
     if not engines:
@@ -60,24 +52,19 @@ async def _look(api: "ApiServer", namespace: str, name: str | None) -> "list[Eng
     return engines
 
 
-async def _print(api: "ApiServer", namespace: str, name: str | None, output: str) -> None:
-    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-    from pdinference.cli.top.text import view  # noqa: PLC0415
-
+async def _print(api: ApiServer, namespace: str, name: str | None, output: str) -> None:
     engines = await _look(api, namespace, name)
     if output == "json":
         print_json({"engines": msgspec.to_builtins(engines)})
     else:
-        console = plan_console()
+        console = terminal()
         console.print(view(console, engines, {}))
 
 
-async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
-    from pdinference.cli.top.text import remember, view  # noqa: PLC0415
+async def _keep_live(api: ApiServer, namespace: str, name: str | None) -> None:
+    history: Remembered = {}
 
-    history: dict[str, deque[float]] = {}
-
-    def remembered(engines: "list[EngineUse]", console: "Console") -> "RenderableType":
+    def remembered(engines: list[EngineUse], console: Console) -> RenderableType:
         remember(history, engines)
         return view(console, engines, history)
 

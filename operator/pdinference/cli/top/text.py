@@ -27,9 +27,11 @@ _KEPT: Final = 30
 
 History = Mapping[str, Sequence[float]]
 """Shares of the KV cache in use at the latest looks, by engine."""
+Remembered = dict[str, deque[float]]
+"""The same, as it grows."""
 
 
-def remember(history: dict[str, deque[float]], engines: Iterable[EngineUse]) -> None:
+def remember(history: Remembered, engines: Iterable[EngineUse]) -> None:
     """Add a look to the curves."""
     for one in engines:
         if one.kv_used is not None:

@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 import yaml
@@ -19,6 +19,7 @@ from pdinference.cli.file_options import file_option
 from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cli.terminal import terminal
 from pdinference.planning.objectives import Objectives as StatedObjectives
 from pdinference_advise.advice.advice import Advice, Question, advise, fitting
 from pdinference_advise.advice.as_json import as_json
@@ -30,10 +31,10 @@ from pdinference_advise.advice.workload.bounds import WorkloadError
 from pdinference_advise.commands.advise.load import LoadOptions, load_options
 from pdinference_advise.commands.advise.plot import draw, require_plotting
 from pdinference_advise.commands.advise.processes import cores, simulations
+from pdinference_advise.commands.advise.table import print_advice
 from pdinference_advise.commands.calibrate.files import read_calibration
 
-if TYPE_CHECKING:
-    from pdinference.cluster.client import Json
+Json = dict[str, Any]
 
 
 @click.command("advise")
@@ -108,7 +109,7 @@ class _Wishes:
     of_kinds: tuple[str, ...]
 
 
-def _question(document: "Json", file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> Question:
+def _question(document: Json, file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> Question:
     with problems_reported(document, file):
         resource = validated(document)
     own = tuple(read_calibration(file) for file in wishes.calibrations)
@@ -149,9 +150,6 @@ def _print(advice: Advice, output: str) -> None:
         return
     resource = yaml.dump(advice.document(), Dumper=PlainDumper, sort_keys=False, width=120)
     if output == "table":
-        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
-        from pdinference_advise.commands.advise.table import print_advice  # noqa: PLC0415 - the import of Rich is slow
-
-        print_advice(advice, resource, plan_console())
+        print_advice(advice, resource, terminal())
         return
     sys.stdout.write(resource)

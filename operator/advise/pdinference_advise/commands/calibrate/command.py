@@ -13,6 +13,8 @@ from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
 from pdinference.cli.option_types import NumberRange
 from pdinference.manifests import RenderSettings
+from pdinference_advise.commands.calibrate.fit import Peaks, calibrate, write
+from pdinference_advise.commands.calibrate.measure import measure_here, measuring, print_job
 
 
 @click.group("calibrate")
@@ -49,9 +51,6 @@ def measure_command(
     The Job has the image, devices and options of D in FILE. It serves random weights in the shape of the model, so it
     needs no weights and no Secret. Its last line of output is the measurement.
     """
-    # The planner takes its time to import, and only these two commands need it.
-    from pdinference_advise.commands.calibrate.measure import measure_here, measuring, print_job  # noqa: PLC0415
-
     found = measuring(source, model_dir, model_config, quick=quick)
     if local:
         sys.exit(measure_here(found, python, output))
@@ -91,8 +90,6 @@ def fit_command(
     RAW is what `pdinference calibrate measure` gave, or the log of its Job. A quarter of the times is not used for the
     fit; their errors are printed. The exit status is 1 if some time differs too much.
     """
-    from pdinference_advise.commands.calibrate.fit import Peaks, calibrate, write  # noqa: PLC0415 - as above
-
     peaks = Peaks(peak_tflops, bandwidth_gbs)
     file = calibrate(raw, source=source, model_config=model_config, product=product, peaks=peaks, tolerance=tolerance)
     write(file, output)

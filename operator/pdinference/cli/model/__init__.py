@@ -1,0 +1,1 @@
+"""`pdinference model`."""
