@@ -30,7 +30,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.examination.tasks import PROGRAM
 from pdinference.isolation.calls import Calls, EndedError
-from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
+from pdinference.isolation.process import ChildProgram, IsolatedProcess, LaneLimits
 from pdinference.manifests import RenderSettings
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "tiny-cpu.yaml"
@@ -156,7 +156,7 @@ async def _lag() -> AsyncIterator[Callable[[], float]]:
 async def _compare(count: int) -> None:
     threads = await measure(InThread(), count)
     process = IsolatedProcess(
-        Program(PROGRAM, RenderSettings()), {"admission": LaneLimits(2, 60, 60)}, CollectorRegistry()
+        ChildProgram(PROGRAM, RenderSettings()), {"admission": LaneLimits(2, 60, 60)}, CollectorRegistry()
     )
     async with Supervisor(Metrics()).running("isolated-process", process.keep()):
         await process.ready.wait()

@@ -15,7 +15,7 @@ from benchmarks.advise.published import MODELS, STEP_TOKENS, Engines, Load
 from pdinference.api.validation import validated
 from pdinference.memory import Inputs, model_facts
 from pdinference_advise.advice import engines as advise
-from pdinference_advise.advice.layouts import Group, Layout
+from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.ways import parse_transports
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.run import simulate
@@ -46,8 +46,8 @@ def built_of(load: Load) -> advise.Built:
 def layout_of(load: Load) -> Layout:
     """Its engines, and the way between them."""
 
-    def group(engines: Engines) -> Group:
-        return Group(load.product, engines.tensor, engines.number)
+    def group(engines: Engines) -> EngineGroup:
+        return EngineGroup(load.product, engines.tensor, engines.number)
 
     if load.parameter is None:
         return Layout(group(load.decode))

@@ -6,11 +6,11 @@ from typing import Final
 
 from benchmarks.advise.measured import SERIES, Load
 from benchmarks.advise.predicted import Times
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.errors import ERRORS
 from pdinference_advise.advice.verdict import Answer, quicker
 
-_BAND: Final = ERRORS[Source.INTERPOLATED].whole_p50
+_BAND: Final = ERRORS[TimeSource.INTERPOLATED].whole_p50
 
 
 @dataclass(frozen=True, slots=True)

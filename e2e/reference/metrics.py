@@ -11,7 +11,7 @@ from e2e.reference.markdown import code, page, plain, table
 from pdinference.admission.webhook import admission_routes
 from pdinference.api import names
 from pdinference.controller.metrics import Metrics
-from pdinference.isolation.process import IsolatedProcess, Program
+from pdinference.isolation.process import ChildProgram, IsolatedProcess
 from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
@@ -45,7 +45,7 @@ def _operator() -> Iterator[str]:
     )
     metrics = Metrics()
     ScrapeMetrics(metrics.registry)
-    IsolatedProcess(Program("", None), {}, metrics.registry)
+    IsolatedProcess(ChildProgram("", None), {}, metrics.registry)
     list(admission_routes(cast("Calls", None), metrics.registry))  # the routes are not called
     yield _table(_rows(metrics.registry))
     yield "### Of resources"

@@ -22,7 +22,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.examination.tasks import PROGRAM
 from pdinference.isolation.calls import BusyError, Calls, EndedError, InProcess
-from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
+from pdinference.isolation.process import ChildProgram, IsolatedProcess, LaneLimits
 from pdinference.manifests import RenderSettings
 
 Json = dict[str, Any]
@@ -225,7 +225,7 @@ AMPLE = LaneLimits(cpu_seconds=60, seconds=120, patience=300)
 
 async def test_a_pod_that_sends_slow_reviews_of_invented_namespaces_delays_no_honest_one(document: Make) -> None:
     """80 connections of one address keep the queue full; the reviews of another address are all answered."""
-    process = IsolatedProcess(Program(PROGRAM, RenderSettings()), {"admission": AMPLE}, CollectorRegistry())
+    process = IsolatedProcess(ChildProgram(PROGRAM, RenderSettings()), {"admission": AMPLE}, CollectorRegistry())
     app = web.Application()
     app.add_routes(admission_routes(process.lanes["admission"], CollectorRegistry()))
     template = "{{ [" + "[]," * 4_000 + "] }}"

@@ -12,7 +12,7 @@ from pdinference.api import names
 from pdinference.api.pod_owner import is_of_workload
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.checks import examine
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import Manifest, RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from tests.conftest import EXAMPLES, FOR_EVERY_FIELD, allowing, example_documents
@@ -119,7 +119,7 @@ def test_the_owner_of_another_workload_does_not_count(resource: Make, layout: st
 
 def test_the_pods_of_a_batch_are_of_its_job(batch_document: Callable[..., Json]) -> None:
     batch = PDBatch.model_validate(batch_document())
-    (pod,) = pods(tuple(render_batch(batch, Service("http://llama.models.svc", "llama"), RenderSettings())))
+    (pod,) = pods(tuple(render_batch(batch, ServiceAccess("http://llama.models.svc", "llama"), RenderSettings())))
     assert is_of_workload(pod)
     for change, body in changed(pod):
         assert not is_of_workload(body), change

@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.cluster import kinds
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
@@ -94,7 +94,7 @@ def test_config_maps_as_output_of_batches_change_no_right() -> None:
 
 def test_a_runner_may_patch_its_output_and_do_nothing_else(batch_document: Callable[..., Object]) -> None:
     batch = PDBatch.model_validate(batch_document(output={"configMap": {"name": "answers"}}))
-    (role,) = of_kind(list(render_batch(batch, Service("http://x", "m"), RenderSettings())), "Role")
+    (role,) = of_kind(list(render_batch(batch, ServiceAccess("http://x", "m"), RenderSettings())), "Role")
     (rule,) = role["rules"]
     assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["answers"], "verbs": ["patch"]}
     assert ("", "configmaps", "patch") in operator_rights(BATCH_CONFIG_MAPS), "it can give only what it has"

@@ -10,7 +10,7 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.cli import watching
 from pdinference.cli.logs.reading import LogReader
-from pdinference.cli.logs.sources import Source, sources
+from pdinference.cli.logs.sources import LogSource, sources
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from tests.cli.served_cluster import NAMESPACE, ServedCluster, pod, resource, stranger
@@ -112,7 +112,7 @@ async def test_following_shows_new_pods_and_new_runs_of_containers(
 
     rests = [ApiError(503, "Unavailable", "the server rests")]
 
-    async def look() -> list[Source]:
+    async def look() -> list[LogSource]:
         if rests:
             raise rests.pop()
         return sources(await reader.pods("llama"), Role.PARAMETER, "r1")
@@ -145,11 +145,11 @@ def shared_pod() -> dict[str, Any]:
 
 
 def test_p_in_the_pods_of_d_and_worker_nodes_have_logs() -> None:
-    assert sources([shared_pod()], Role.PARAMETER, "r1") == [Source("shared", "parameter-0")]
-    assert sources([shared_pod()], Role.DECODE, "r1") == [Source("shared", "decode-0")]
+    assert sources([shared_pod()], Role.PARAMETER, "r1") == [LogSource("shared", "parameter-0")]
+    assert sources([shared_pod()], Role.DECODE, "r1") == [LogSource("shared", "decode-0")]
     node = pod("parameter-node", "node1-0")
     node["metadata"]["labels"]["pdinference.io/node-rank"] = "1"
-    assert sources([node], Role.PARAMETER, "r1") == [Source("node1-0", "vllm")]
+    assert sources([node], Role.PARAMETER, "r1") == [LogSource("node1-0", "vllm")]
     assert sources([node], Role.DECODE, "r1") == []
-    assert sources([node], Role.PARAMETER, "r1", "other") == [Source("node1-0", "other")]
+    assert sources([node], Role.PARAMETER, "r1", "other") == [LogSource("node1-0", "other")]
     assert sources([pod("model", "job-0")], Role.PARAMETER, "r1") == []

@@ -5,13 +5,13 @@ from typing import Any
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import HTTP_ROUTE, ChildKey
 from pdinference.cluster.state.routes import route_parents
-from pdinference.planning.observed import RouteParent, Verdict
+from pdinference.planning.observed import ObservedCondition, RouteParent
 from tests.cluster.objects import OWNER, Json, live, manifest
 
 PUBLIC: Json = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "public"}
 OWN: Json = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "public"}
-ACCEPTED = Verdict("True", "Accepted")
-RESOLVED = Verdict("True", "ResolvedRefs")
+ACCEPTED = ObservedCondition("True", "Accepted")
+RESOLVED = ObservedCondition("True", "ResolvedRefs")
 
 
 def route(*parents: Json, status: list[Json] | None = None, generation: int = 2, version: int = 1) -> Json:
@@ -54,7 +54,10 @@ def test_each_parent_has_the_conditions_of_its_own_entry() -> None:
     assert route_parents(route(https, http, status=status)) == (
         RouteParent(("Gateway", "infra", "public"), "https", ACCEPTED, RESOLVED),
         RouteParent(
-            ("Gateway", "infra", "public"), "http", Verdict("False", "NotAllowedByListeners", "not here"), RESOLVED
+            ("Gateway", "infra", "public"),
+            "http",
+            ObservedCondition("False", "NotAllowedByListeners", "not here"),
+            RESOLVED,
         ),
     )
 
@@ -72,7 +75,7 @@ def test_of_several_controllers_the_worst_verdict_counts() -> None:
         entry(PUBLIC, condition("Accepted", "Unknown", "Pending"), controller="example.com/c"),
     ]
     (parent,) = route_parents(route(PUBLIC, status=status))
-    assert parent.accepted == Verdict("False", "NoMatchingParent", "m")
+    assert parent.accepted == ObservedCondition("False", "NoMatchingParent", "m")
 
 
 def test_words_of_controllers_are_bounded() -> None:

@@ -16,7 +16,7 @@ from pdinference.checks import examine_any
 from pdinference.checks.facts import Facts, facts_of
 from pdinference.cli.plan.answer import PlanAnswer
 from pdinference.cli.plan.table import print_plan
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import KedaSettings, RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
 from pdinference.memory import (
@@ -121,7 +121,7 @@ def _rendered(resource: PDInference | PDBatch) -> Iterator[Mapping[str, Any]]:
     if isinstance(resource, PDInference):
         yield from render(resource, SETTINGS).objects
         return
-    yield from render_batch(resource, Service("http://llama.models:8000", "llama"), SETTINGS)
+    yield from render_batch(resource, ServiceAccess("http://llama.models:8000", "llama"), SETTINGS)
     if (output := render_output(resource)) is not None:
         yield output
 

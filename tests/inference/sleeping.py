@@ -3,12 +3,12 @@
 from typing import Any
 
 from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from tests.inference.world import World
 
 Json = dict[str, Any]
-BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
-HELD = Activity(held=True, idle_seconds=0)
+BUSY, IDLE = ReportedActivity(held=False, idle_seconds=0), ReportedActivity(held=False, idle_seconds=901)
+HELD = ReportedActivity(held=True, idle_seconds=0)
 SCALED = {
     "replicas": 3,
     "parallelism": {"tensor": 2},

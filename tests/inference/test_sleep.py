@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from tests.inference.scaled import recommend
 from tests.inference.sleeping import (
     BUSY,
@@ -229,7 +229,7 @@ async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
 
 async def test_a_resource_is_reconciled_when_it_may_sleep(world: World) -> None:
     await serving(world)
-    world.observe(activity=Activity(held=False, idle_seconds=880))
+    world.observe(activity=ReportedActivity(held=False, idle_seconds=880))
     assert (await world.reconcile()).requeue_after == 20
 
 

@@ -24,7 +24,7 @@ from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.observations import Observations
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from tests.cluster.fake_api import FakeApi
 from tests.controllers import pod_of
 
@@ -42,7 +42,7 @@ class World:
         self.settings = settings
         self.metrics = Metrics()
         self.document = document
-        self.observations = Observations(activity=Activity(held=False, idle_seconds=0))
+        self.observations = Observations(activity=ReportedActivity(held=False, idle_seconds=0))
         self.ahead = timedelta()
         self.restart()
         self.edit()

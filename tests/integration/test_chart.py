@@ -15,7 +15,7 @@ import yaml
 
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.cluster import kinds
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
@@ -132,7 +132,7 @@ class TestRights:
             document["spec"]["output"] = output
         installed.apply([document])
         batch = PDBatch.model_validate(installed.get("pdib", document["metadata"]["name"], "--namespace=models"))
-        children = list(render_batch(batch, Service("http://llama.models.svc", "llama"), RenderSettings()))
+        children = list(render_batch(batch, ServiceAccess("http://llama.models.svc", "llama"), RenderSettings()))
         if config_map := render_output(batch):
             installed.apply([config_map], f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")

@@ -11,7 +11,7 @@ import yaml
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.api.validation import validated
 from pdinference.cluster.errors import ApiError
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from pdinference.manifests.pods.pod_security import restricted_problems
@@ -72,7 +72,7 @@ async def test_pods_of_the_examples_are_admitted(restricted: World) -> None:
 
 async def test_the_pod_of_a_batch_is_admitted(restricted: World) -> None:
     (document,) = (d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text()) if d["kind"] == "PDBatch")
-    *_, job = render_batch(PDBatch.model_validate(document), Service("http://a", "a"), RenderSettings())
+    *_, job = render_batch(PDBatch.model_validate(document), ServiceAccess("http://a", "a"), RenderSettings())
     template = job["spec"]["template"]
     assert list(restricted_problems(template)) == []
     assert await verdict(restricted, template) == ""

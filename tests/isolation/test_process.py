@@ -15,10 +15,10 @@ from prometheus_client import CollectorRegistry
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.isolation.calls import BusyError, EndedError
-from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
+from pdinference.isolation.process import ChildProgram, IsolatedProcess, LaneLimits
 from tests.waiting import LONG_S, until
 
-PROGRAM = Program("tests.isolation.tasks:tasks", "the settings")
+PROGRAM = ChildProgram("tests.isolation.tasks:tasks", "the settings")
 HURRIED = LaneLimits(cpu_seconds=1, seconds=600, patience=120)
 LIMITS = LaneLimits(cpu_seconds=60, seconds=1, patience=120)
 AMPLE = LaneLimits(cpu_seconds=60, seconds=60, patience=120)

@@ -3,7 +3,7 @@
 from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTPUT_TOKEN_BOUNDS
 from pdinference.api.names import Role
 from pdinference.loadmetrics.objective_gauges import HELP, GaugeSample, objective_samples
-from pdinference.planning.objectives import Objectives, StreamCounts
+from pdinference.planning.objectives import StatedObjectives, StreamCounts
 from pdinference.planning.utilization import RoleUse, Utilization
 
 
@@ -20,7 +20,7 @@ def test_each_known_value_is_a_sample_with_help() -> None:
     use = Utilization(
         {Role.PARAMETER: RoleUse(busy=0.5), Role.DECODE: RoleUse(busy=0.25, tokens_per_gpu=900.0)}, cost_per_million=0.4
     )
-    found = list(objective_samples(Objectives(1.0, 1.0, 99), streams(3, 1), use))
+    found = list(objective_samples(StatedObjectives(1.0, 1.0, 99), streams(3, 1), use))
     assert found == [
         GaugeSample("pdinference_objective_attainment_ratio", ("objective", "ttft"), 0.75),
         GaugeSample("pdinference_objective_attainment_ratio", ("objective", "tpot"), 0.75),
@@ -34,4 +34,4 @@ def test_each_known_value_is_a_sample_with_help() -> None:
 
 def test_what_is_unknown_has_no_sample() -> None:
     assert not list(objective_samples(None, streams(3, 1), Utilization()))
-    assert not list(objective_samples(Objectives(1.0, None, 99), None, Utilization({Role.DECODE: RoleUse()})))
+    assert not list(objective_samples(StatedObjectives(1.0, None, 99), None, Utilization({Role.DECODE: RoleUse()})))

@@ -22,7 +22,7 @@ from pdinference.api.names import (
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
 from pdinference.loadmetrics.routers import RouterMonitor
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from tests.controllers import owned
 from tests.http_server import served
 
@@ -142,11 +142,11 @@ async def test_it_is_told_once_when_requests_begin_to_wait_and_when_they_cease(
     assert not monitor.first_round_done.is_set()
     await rounds(monitor, 2)
     assert monitor.first_round_done.is_set()
-    assert monitor.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert monitor.activity(OWNER) == ReportedActivity(held=False, idle_seconds=7.5)
     assert routers.changed == [OWNER], "it is known now"
     routers.held, routers.idle = 2, 0
     await rounds(monitor, 2)
-    assert monitor.activity(OWNER) == Activity(held=True, idle_seconds=0)
+    assert monitor.activity(OWNER) == ReportedActivity(held=True, idle_seconds=0)
     assert routers.changed == [OWNER] * 2
     routers.held = 0
     await rounds(monitor, 2)
@@ -160,7 +160,7 @@ async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(routers: Rou
     await rounds(monitor)
     assert monitor.activity(OWNER) is None
     routers.pod("router-1", address="", terminating=True)
-    assert monitor.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert monitor.activity(OWNER) == ReportedActivity(held=False, idle_seconds=7.5)
 
 
 async def test_a_request_that_waits_is_known_whoever_does_not_tell(routers: Routers, monitor: RouterMonitor) -> None:
@@ -169,7 +169,7 @@ async def test_a_request_that_waits_is_known_whoever_does_not_tell(routers: Rout
     routers.pod("router-1", address="")
     routers.held, routers.idle = 1, 0
     await rounds(monitor)
-    assert monitor.activity(OWNER) == Activity(held=True, idle_seconds=0)
+    assert monitor.activity(OWNER) == ReportedActivity(held=True, idle_seconds=0)
 
 
 async def test_what_is_old_is_not_known(routers: Routers, monitor: RouterMonitor) -> None:

@@ -7,7 +7,7 @@ from pdinference.api import latencies
 from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTPUT_TOKEN_BOUNDS
 from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.streams import StreamExposition, stream_counts
-from pdinference.planning.objectives import Objectives, attainments
+from pdinference.planning.objectives import StatedObjectives, attainments
 from pdinference.router.record import Metrics
 from pdinference.router.timing import LatencyMetrics
 
@@ -54,7 +54,7 @@ def test_the_window_has_the_answers_of_the_last_minutes() -> None:
         window = router.read(30 * number)
     counts = stream_counts([window])
     assert 270 <= counts.seconds <= 360
-    found = attainments(Objectives(0.5, 0.03, 99), counts)
+    found = attainments(StatedObjectives(0.5, 0.03, 99), counts)
     assert (found["ttft"].requests, found["ttft"].kept) == (counts.seconds / 30 * 2, 0.5)
     assert found["tpot"].kept == 1
     assert counts.prefill_seconds == pytest.approx(counts.seconds / 30 * 0.8)

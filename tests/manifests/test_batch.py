@@ -10,7 +10,7 @@ from kubernetes.aio import client
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import Manifest, RenderSettings
 from pdinference.manifests.batch import render_batch, render_output
 from pdinference.runner.run import Exit
@@ -18,8 +18,8 @@ from tests.conftest import BATCH_EXAMPLE, Golden
 
 Make = Callable[..., dict[str, Any]]
 GOLDEN = Path(__file__).parent / "golden" / "batch.yaml"
-SERVICE = Service("http://llama.models.svc", "llama")
-LOCKED = Service("https://llama.models.svc", "llama", "llama-tls", "llama-keys")
+SERVICE = ServiceAccess("http://llama.models.svc", "llama")
+LOCKED = ServiceAccess("https://llama.models.svc", "llama", "llama-tls", "llama-keys")
 SETTINGS = RenderSettings(
     runner_image="registry.example/operator:1",
     operator_namespace="pdinference-system",
@@ -27,11 +27,11 @@ SETTINGS = RenderSettings(
 )
 
 
-def children(document: dict[str, Any], service: Service = SERVICE) -> dict[str, Manifest]:
+def children(document: dict[str, Any], service: ServiceAccess = SERVICE) -> dict[str, Manifest]:
     return {o["kind"]: o for o in render_batch(PDBatch.model_validate(document), service, SETTINGS)}
 
 
-def pod(document: dict[str, Any], service: Service = SERVICE) -> dict[str, Any]:
+def pod(document: dict[str, Any], service: ServiceAccess = SERVICE) -> dict[str, Any]:
     found: dict[str, Any] = children(document, service)["Job"]["spec"]["template"]["spec"]
     return found
 
@@ -153,7 +153,7 @@ def test_resources_are_the_users_over_the_defaults(batch_document: Make) -> None
 
 
 @pytest.mark.parametrize(("service", "status"), [(SERVICE, Exit.UNFIT), (LOCKED, Exit.TRY_AGAIN)])
-def test_the_runner_understands_its_arguments(batch_document: Make, service: Service, status: Exit) -> None:
+def test_the_runner_understands_its_arguments(batch_document: Make, service: ServiceAccess, status: Exit) -> None:
     """The real command line, up to its files that are not there."""
     from click.testing import CliRunner  # noqa: PLC0415
 

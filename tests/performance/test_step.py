@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.memory.gpus import gpu_memory
-from pdinference.performance.calibration import Source, calibration_of
+from pdinference.performance.calibration import TimeSource, calibration_of
 from pdinference.performance.devices import DEVICES, device_of
 from pdinference.performance.step import StepModel, padded
 from pdinference.performance.work import Work
@@ -95,9 +95,9 @@ def test_ranks_add_up_their_results() -> None:
 
 
 def test_products_without_a_measurement_have_shares_of_another() -> None:
-    assert calibration_of("NVIDIA-H200").source is Source.MEASURED
+    assert calibration_of("NVIDIA-H200").source is TimeSource.MEASURED
     other = calibration_of("NVIDIA-L40S")
-    assert (other.source, other.product) == (Source.EXTRAPOLATED, "NVIDIA-L40S")
+    assert (other.source, other.product) == (TimeSource.EXTRAPOLATED, "NVIDIA-L40S")
     assert other.compute == STEPS.calibration.compute
 
 

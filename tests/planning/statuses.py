@@ -11,7 +11,7 @@ from pdinference.planning.desired_state import DesiredState
 from pdinference.planning.observed import PodProblem, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.status import StatusInputs, build_status
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
@@ -66,7 +66,7 @@ ASLEEP = having(
     autoscalers={Role.PARAMETER: None, Role.DECODE: None},
     sleeps_after=900,
     asleep=True,
-    activity=Activity(held=False, idle_seconds=900),
+    activity=ReportedActivity(held=False, idle_seconds=900),
 )
 
 

@@ -12,7 +12,7 @@ from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTP
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, OBJECTIVES_MET
-from pdinference.planning.objectives import Attainment, Objectives, StreamCounts, attainments, quantile
+from pdinference.planning.objectives import Attainment, StatedObjectives, StreamCounts, attainments, quantile
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status import StatusInputs, due_limit
 from pdinference.planning.transitions import transitions
@@ -20,7 +20,7 @@ from pdinference.planning.utilization import RoleUse, Utilization, gpu_price
 from tests.conftest import REPOSITORY
 from tests.planning.statuses import NOW, SERVING, built, conditions, having
 
-STATED = Objectives(ttft=0.5, tpot=0.03, percentile=99)
+STATED = StatedObjectives(ttft=0.5, tpot=0.03, percentile=99)
 USE = Utilization(
     {Role.PARAMETER: RoleUse(0.62, 9800.0, 0.1), Role.DECODE: RoleUse(0.81, 1200.0, 0.4)}, 0.006, cost_per_million=0.417
 )
@@ -58,7 +58,9 @@ SLOW_TOKENS = streams({0.2: 1000}, {0.01: 900, 0.05: 100})
 REST = streams()
 
 
-def inputs(counts: StreamCounts | None, use: Utilization = USE, stated: Objectives | None = STATED) -> StatusInputs:
+def inputs(
+    counts: StreamCounts | None, use: Utilization = USE, stated: StatedObjectives | None = STATED
+) -> StatusInputs:
     return having(SERVING, objectives=stated, streams=counts, utilization=use)
 
 
@@ -202,7 +204,7 @@ def test_an_objective_inside_a_bucket_is_off_by_less_than_a_tenth(seconds: float
     found = streams({seconds: count})
     for factor, missed in ((0.9, count), (1.11, 0)):
         if 0.01 <= seconds * factor <= 100:
-            one = attainments(Objectives(seconds * factor, None, 99), found)["ttft"]
+            one = attainments(StatedObjectives(seconds * factor, None, 99), found)["ttft"]
             assert one.missed == pytest.approx(missed, abs=1e-6)
     measured = quantile(0.5, FIRST_TOKEN_BOUNDS, found.first_token)
     assert measured is not None

@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.v1alpha1 import Condition
-from pdinference.planning.observed import Failure, RouteParent, Verdict
+from pdinference.planning.observed import Failure, ObservedCondition, RouteParent
 from tests.planning.statuses import SERVING, built, conditions
 
-ACCEPTED, RESOLVED = Verdict("True", "Accepted"), Verdict("True", "ResolvedRefs")
+ACCEPTED, RESOLVED = ObservedCondition("True", "Accepted"), ObservedCondition("True", "ResolvedRefs")
 PUBLIC = RouteParent(("Gateway", "infra", "public"), "https", ACCEPTED, RESOLVED)
 OTHER = RouteParent(("Gateway", "ns", "other"), "", ACCEPTED, RESOLVED)
-REFUSED = replace(OTHER, accepted=Verdict("False", "NoMatchingListenerHostname", "No listener has this host name."))
-UNRESOLVED = replace(OTHER, resolved=Verdict("False", "BackendNotFound"))
+REFUSED = replace(
+    OTHER, accepted=ObservedCondition("False", "NoMatchingListenerHostname", "No listener has this host name.")
+)
+UNRESOLVED = replace(OTHER, resolved=ObservedCondition("False", "BackendNotFound"))
 
 
 def judged(*parents: RouteParent, failures: tuple[Failure, ...] = ()) -> Condition:
@@ -58,7 +60,7 @@ def test_every_parent_that_refuses_is_named() -> None:
         RouteParent(OTHER.reference),
         replace(OTHER, accepted=None),
         replace(OTHER, resolved=None),
-        replace(OTHER, accepted=Verdict("Unknown", "Pending", "Waiting for controller")),
+        replace(OTHER, accepted=ObservedCondition("Unknown", "Pending", "Waiting for controller")),
     ],
 )
 def test_it_is_unknown_while_a_parent_has_not_reported(parent: RouteParent) -> None:
@@ -89,5 +91,5 @@ def test_failures_of_other_children_and_passing_ones_do_not_concern_it() -> None
 
 
 def test_long_words_are_cut() -> None:
-    refusals = (replace(REFUSED, accepted=Verdict("False", "Refused", "x" * 300)) for _ in range(8))
+    refusals = (replace(REFUSED, accepted=ObservedCondition("False", "Refused", "x" * 300)) for _ in range(8))
     assert len(judged(*refusals).message) <= 2000

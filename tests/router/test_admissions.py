@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pdinference.api.names import PodFault, Verification
 from pdinference.router import admissions, canary_schedule
-from pdinference.router.admissions import OTHERS_S, PATIENCE_S, Change, Service, concluded, suspected, trusted
+from pdinference.router.admissions import OTHERS_S, PATIENCE_S, Change, RevisionService, concluded, suspected, trusted
 from pdinference.router.canary_outcome import CanaryOutcome
 from pdinference.router.canary_schedule import Candidates
 from pdinference.router.findings import Findings, Result
@@ -37,7 +37,7 @@ def test_a_revision_opens_with_all_d_pods_or_half_of_them_after_a_while(
     pods: list[Pod], states: list[Verification], waited: float | None
 ) -> None:
     findings = found(pods, states)
-    before = Service(is_open=False, first_admitted_at=None if waited is None else NOW - waited)
+    before = RevisionService(is_open=False, first_admitted_at=None if waited is None else NOW - waited)
     after = before.at(NOW, findings, pods)
     admitted = sum(one.admitted for one in pods)
     half = waited is not None and waited >= OTHERS_S and 2 * admitted >= len(pods)
@@ -54,7 +54,7 @@ def test_a_revision_opens_with_all_d_pods_or_half_of_them_after_a_while(
 def test_a_revision_that_serves_stays_in_service(
     pods: list[Pod], states: list[Verification], waited: float | None
 ) -> None:
-    service = Service(is_open=False, first_admitted_at=waited).opened()
+    service = RevisionService(is_open=False, first_admitted_at=waited).opened()
     assert service.at(NOW, found(pods, states), pods).is_open
 
 
@@ -140,7 +140,7 @@ class Revision(RuleBasedStateMachine):
         self.pods = Pods(lambda: self.now)
         self.observed = {name: pod(name).observed for name in NAMES[:number]}
         self.findings = Findings("Required")
-        self.service = Service(is_open=False)
+        self.service = RevisionService(is_open=False)
         self.before: dict[Pod, Result | None] = {}
         self.client = Client()
         self.passed: set[Pod] = set()

@@ -14,7 +14,7 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.loadmetrics.routers import RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.objectives import StreamCounts
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.transfer_measurements import CanaryFacts, TransferFacts
 from pdinference.planning.utilization import Utilization
 from pdinference.runtime.load_monitor import LoadMonitor
@@ -48,7 +48,7 @@ async def test_the_memory_plan_of_every_resource_has_gauges() -> None:
 
 async def test_what_routers_report_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = {
-        "activity": Activity(held=True, idle_seconds=0),
+        "activity": ReportedActivity(held=True, idle_seconds=0),
         "fell_back": True,
         "faults": {"llama-decode-0": PodFault.HUNG},
         "transfer": TransferFacts("r1", CanaryFacts(Verification.OFF, "r1")),

@@ -21,7 +21,7 @@ def _not_negative(value: str) -> str:
     return value
 
 
-class Policy(ApiModel):
+class ScalingPolicy(ApiModel):
     """How many pods may come or go within a period."""
 
     type: Literal["Pods", "Percent"]
@@ -29,12 +29,12 @@ class Policy(ApiModel):
     period_seconds: Annotated[int, Field(ge=1, le=1800)]
 
 
-class Rules(ApiModel):
+class ScalingRules(ApiModel):
     """Pace of one direction."""
 
     stabilization_window_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
     select_policy: Literal["Max", "Min", "Disabled"] | None = None
-    policies: Annotated[list[Policy], Field(min_length=1, max_length=32)] | None = None
+    policies: Annotated[list[ScalingPolicy], Field(min_length=1, max_length=32)] | None = None
     tolerance: (
         Annotated[str, BeforeValidator(quantity_as_text), Field(max_length=32), AfterValidator(_not_negative)] | None
     ) = None
@@ -43,5 +43,5 @@ class Rules(ApiModel):
 class Behavior(ApiModel):
     """Pace of scaling."""
 
-    scale_up: Rules | None = None
-    scale_down: Rules | None = None
+    scale_up: ScalingRules | None = None
+    scale_down: ScalingRules | None = None

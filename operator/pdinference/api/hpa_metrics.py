@@ -128,7 +128,7 @@ class ContainerResource(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (_PER_POD,)
 
 
-class Pods(ApiModel):
+class PodsMetric(ApiModel):
     """A metric of each pod."""
 
     metric: Identifier
@@ -186,7 +186,7 @@ class Metric(ApiModel):
     type: Literal["Resource", "ContainerResource", "Pods", "Object", "External"]
     resource: Resource | None = None
     container_resource: ContainerResource | None = None
-    pods: Pods | None = None
+    pods: PodsMetric | None = None
     object: Object | None = None
     external: External | None = None
 

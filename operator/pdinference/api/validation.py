@@ -116,7 +116,7 @@ def part(model: type[ResourceT], members: Mapping[str, Any], field: str) -> Reso
 
 
 @dataclass(frozen=True)
-class Reading(Generic[ResourceT]):
+class DocumentReading(Generic[ResourceT]):
     """Result of reading a document.
 
     Attributes:
@@ -144,7 +144,7 @@ class Reading(Generic[ResourceT]):
         return frozenset(parent for field in self._lost for parent in parents(field))
 
 
-def read(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDInference]:
+def read(document: Mapping[str, Any], *, admitted: bool = False) -> DocumentReading[PDInference]:
     """Read the parts of a PDInference that fit the schema, so that their problems are found in the same pass.
 
     Args:
@@ -156,14 +156,14 @@ def read(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDIn
     return _read(PDInference, document, admitted=admitted)
 
 
-def read_batch(document: Mapping[str, Any], *, admitted: bool = False) -> Reading[PDBatch]:
+def read_batch(document: Mapping[str, Any], *, admitted: bool = False) -> DocumentReading[PDBatch]:
     """Read the parts of a PDBatch that fit the schema; the arguments are those of `read`."""
     return _read(PDBatch, document, admitted=admitted)
 
 
-def _read(model: type[ResourceT], document: Mapping[str, Any], *, admitted: bool) -> Reading[ResourceT]:
+def _read(model: type[ResourceT], document: Mapping[str, Any], *, admitted: bool) -> DocumentReading[ResourceT]:
     if (broken := broken_bound(document)) is not None:
-        return Reading(None, (Problem(*broken),))
+        return DocumentReading(None, (Problem(*broken),))
     try:
         resource = _of_schema(model, document)
     except ValidationError as error:
@@ -171,7 +171,7 @@ def _read(model: type[ResourceT], document: Mapping[str, Any], *, admitted: bool
         if admitted:
             return _read_known(model, document, errors)
         return _partial(model, document, errors)
-    return Reading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
+    return DocumentReading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
 
 
 def _of_schema(model: type[ResourceT], document: Mapping[str, Any]) -> ResourceT:
@@ -179,7 +179,9 @@ def _of_schema(model: type[ResourceT], document: Mapping[str, Any]) -> ResourceT
     return model.model_validate(dict(document), context=RULES_LATER, by_alias=True, by_name=False)
 
 
-def _read_known(model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]) -> Reading[ResourceT]:
+def _read_known(
+    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]
+) -> DocumentReading[ResourceT]:
     """Read a document without its unknown fields."""
     unknown = [details for details in errors if details["type"] == _UNKNOWN]
     known = partial.without(document, partial.unfit(unknown, {}), {})
@@ -187,7 +189,9 @@ def _read_known(model: type[ResourceT], document: Mapping[str, Any], errors: lis
     return replace(reading, ignored=first_of(Problem(path(details["loc"]), _IGNORED) for details in unknown))
 
 
-def _partial(model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]) -> Reading[ResourceT]:
+def _partial(
+    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails]
+) -> DocumentReading[ResourceT]:
     unfit = tuple(_problem(model, details, hints=index < _MOST_PROBLEMS) for index, details in enumerate(errors))
     left_out = [problem.field for problem in unfit]
     stand_ins = _STAND_INS.get(model, {})
@@ -200,10 +204,12 @@ def _partial(model: type[ResourceT], document: Mapping[str, Any], errors: list[E
         except ValidationError as error:
             errors = error.errors(include_url=False)
             continue
-        reading = Reading(resource, (), tuple(left_out))
+        reading = DocumentReading(resource, (), tuple(left_out))
         broken = (Problem(*rule) for rule in broken_rules(resource))
-        return Reading(resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), reading.left_out)
-    return Reading(None, unfit, tuple(left_out))
+        return DocumentReading(
+            resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), reading.left_out
+        )
+    return DocumentReading(None, unfit, tuple(left_out))
 
 
 def _problem(model: type[ApiModel], details: ErrorDetails, *, hints: bool) -> Problem:

@@ -26,7 +26,7 @@ from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result, count_writes
 from pdinference.controller.status_writer import Reporter, status_of
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.effective_spec import EffectiveSpecs
@@ -111,7 +111,7 @@ class BatchReconciler:
             requeue_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
         )
 
-    async def _service(self, batch: PDBatch, *, begun: bool) -> tuple[Service | None, str]:
+    async def _service(self, batch: PDBatch, *, begun: bool) -> tuple[ServiceAccess | None, str]:
         """The service for a batch without a Job, and why the service cannot take requests; empty if it can.
 
         The service follows from the spec in effect and not from the status, because others may write that: they must
@@ -138,7 +138,7 @@ class BatchReconciler:
             return None, f"The last valid spec of PDInference {name} cannot be read: {error.message}"
 
     async def _bring(
-        self, resource: ResourceRecord, batch: PDBatch, service: Service | None, status: BatchStatus
+        self, resource: ResourceRecord, batch: PDBatch, service: ServiceAccess | None, status: BatchStatus
     ) -> Outcome:
         job = self._job(resource)
         if job is not None:

@@ -14,7 +14,7 @@ import click
 
 from pdinference.api.plain_text import plain
 from pdinference.cli.installation import installation
-from pdinference.cli.listing import Listing, listing
+from pdinference.cli.listing import ObjectListing, listing
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.manifests import RenderSettings
@@ -55,7 +55,7 @@ def stated(settings: RenderSettings) -> Installed:
 
 
 async def installed(
-    api: ApiServer, namespace: str, settings: RenderSettings, deployments: Listing | None = None
+    api: ApiServer, namespace: str, settings: RenderSettings, deployments: ObjectListing | None = None
 ) -> Installed:
     """The settings of the operator that serves a namespace.
 
@@ -78,12 +78,12 @@ async def installed(
         return Installed(settings, f"They are the defaults. {error}", _OTHERS)
 
 
-async def operators(api: ApiServer) -> Listing:
+async def operators(api: ApiServer) -> ObjectListing:
     """The operator's Deployments in all namespaces."""
     return await listing(api, "/apis/apps/v1/deployments", labelSelector=_SELECTOR)
 
 
-async def _deployed(api: ApiServer, namespace: str, found: Listing) -> Installed:
+async def _deployed(api: ApiServer, namespace: str, found: ObjectListing) -> Installed:
     if found.unreadable:
         raise _UnknownError(found.unreadable)
     serving = [item for item in found.items if _serves(item, namespace)]

@@ -17,7 +17,7 @@ _MOST_PAGES: Final = 80
 
 
 @dataclass(frozen=True)
-class Listing:
+class ObjectListing:
     """A list of objects.
 
     Attributes:
@@ -29,10 +29,10 @@ class Listing:
     unreadable: str = ""
 
 
-EMPTY: Final = Listing()
+EMPTY: Final = ObjectListing()
 
 
-async def listing(api: ApiServer, path: str, **query: str) -> Listing:
+async def listing(api: ApiServer, path: str, **query: str) -> ObjectListing:
     """List objects, page by page.
 
     Raises:
@@ -46,11 +46,11 @@ async def listing(api: ApiServer, path: str, **query: str) -> Listing:
             items += page.get("items") or ()
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
-                return Listing(tuple(items))
+                return ObjectListing(tuple(items))
     except ApiError as error:
         if error.status == HTTPStatus.FORBIDDEN:
-            return Listing(unreadable=f"You may not list {path.rpartition('/')[2]}: {plain(error.message, 300)}")
+            return ObjectListing(unreadable=f"You may not list {path.rpartition('/')[2]}: {plain(error.message, 300)}")
         if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
-            return Listing(unreadable=f"{path} cannot be listed: {plain(error.message, 300)}")
+            return ObjectListing(unreadable=f"{path} cannot be listed: {plain(error.message, 300)}")
         raise
-    return Listing(unreadable=f"{path} has more than {_PAGE * _MOST_PAGES} objects.")
+    return ObjectListing(unreadable=f"{path} has more than {_PAGE * _MOST_PAGES} objects.")

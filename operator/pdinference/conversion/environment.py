@@ -11,7 +11,7 @@ from pdinference.conversion.api_keys import VARIABLE, referred, secret_keys
 from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
 from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
-from pdinference.conversion.options import REPLACED, Options
+from pdinference.conversion.options import REPLACED, ParsedOptions
 from pdinference.engine.refused import DEVICE_ENVIRONMENT, refused_variable
 
 Convert = Callable[[str, str], Iterator[Finding]]
@@ -95,7 +95,7 @@ TABLE: Mapping[str, Convert] = {
 }
 
 
-def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
+def environment_settings(options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     """Findings for all variables, including variables from Secrets."""
     if name := next((name for name in HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
         yield from token_settings(options, launch, name)
@@ -125,7 +125,7 @@ def _variable(name: str, value: str) -> Iterator[Finding]:
         yield f"both.env.{name}", value
 
 
-def _option_secrets(options: Options) -> set[str]:
+def _option_secrets(options: ParsedOptions) -> set[str]:
     """Variables of which an option made use."""
     keys = options.values.get("api-key")
     return {referred(str(key)) for key in keys} if isinstance(keys, list) else set()

@@ -11,7 +11,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.connectors import ConnectorName
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
-from pdinference.conversion.options import Options
+from pdinference.conversion.options import ParsedOptions
 from pdinference.conversion.values import bytes_quantity, gib, json_object
 from pdinference.engine.connectors.configuration import KV_ROLES
 from pdinference.engine.connectors.registry import CONNECTORS
@@ -48,7 +48,7 @@ _TIER_REASONS = {
 }
 
 
-def role_of(options: Options) -> Role | None:
+def role_of(options: ParsedOptions) -> Role | None:
     """The role that a command line starts, from `kv_role` of the option or of its connectors; None without one."""
     config = options.values.get("kv-transfer-config")
     if not isinstance(config, dict):
@@ -58,7 +58,7 @@ def role_of(options: Options) -> Role | None:
     return found[0] if len(found) == 1 else None
 
 
-def transfer(value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
+def transfer(value: Any, options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     """The connector, if the operator supports it, the tiers, and the policy for failed transfers."""
     config = json_object(value)
     inner = list(_connectors(config))
@@ -112,7 +112,7 @@ def _connector_settings(inner: list[Mapping[str, Any]], launch: Launch) -> Itera
         yield Remark(f"kv_connector {name}", _NO_TIER if known and name != moving else _OTHER)
 
 
-def _tier(extra: Mapping[str, Any], options: Options) -> Iterator[Finding]:
+def _tier(extra: Mapping[str, Any], options: ParsedOptions) -> Iterator[Finding]:
     """A tier in CPU memory. The connector counts for each data-parallel rank, the resource for each pod."""
     size, ranks = extra.get(_SIZE), options.values.get("data-parallel-size", 1)
     number = int(size) if isinstance(size, int | float | str) and str(size).isdecimal() else None
@@ -132,7 +132,7 @@ def _left_out(members: Mapping[str, Any], path: str, reasons: Mapping[str, str])
             yield Remark(f"--kv-transfer-config {subject}: {json.dumps(value)}", reasons.get(str(name), _WRITES))
 
 
-def kv_tiers(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+def kv_tiers(value: Any, options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
     """KV offloading of vLLM, as a CPU tier of both roles."""
     if options.values.get("kv-offloading-backend", "native") != "native":
         raise ValueError("The operator has vLLM's own tiers only: kvTiers of the role.")

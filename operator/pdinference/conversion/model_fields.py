@@ -11,7 +11,7 @@ from typing import Any
 from pdinference.api.v1alpha1.source import SEGMENT
 from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
-from pdinference.conversion.options import Options, why_unresolved
+from pdinference.conversion.options import ParsedOptions, why_unresolved
 from pdinference.memory.model.architectures import LAST_VERSIONS
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
@@ -38,7 +38,7 @@ _USE_SECRET = (
 )
 
 
-def model_of(options: Options) -> str:
+def model_of(options: ParsedOptions) -> str:
     """The model argument of vLLM.
 
     Raises:
@@ -56,7 +56,7 @@ def model_of(options: Options) -> str:
     return str(named)
 
 
-def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
+def source_settings(options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     """The source of the weights, and the served model name."""
     model = model_of(options)
     model, gguf = _without_gguf_type(model, options)
@@ -86,7 +86,7 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
             )
 
 
-def _without_gguf_type(model: str, options: Options) -> tuple[str, list[Remark]]:
+def _without_gguf_type(model: str, options: ParsedOptions) -> tuple[str, list[Remark]]:
     """The model without the type of GGUF weights (`owner/name:Q4_K_M`), and what GGUF needs."""
     repository, colon, kind = model.partition(":")
     typed = bool(colon) and _GGUF_TYPE.fullmatch(kind) is not None and _REPOSITORY.fullmatch(repository) is not None
@@ -110,7 +110,7 @@ def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
         )
 
 
-def _hub(repository: str, options: Options, launch: Launch) -> Iterator[Finding]:
+def _hub(repository: str, options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     member = "modelScope" if _from_model_scope(launch) else "huggingFace"
     yield f"model.source.{member}.repository", repository
     revision = options.values.get("revision")
@@ -172,7 +172,7 @@ def _inside(path: str, folder: Folder) -> str:
     return "/".join(part for part in (folder.inside.strip("/"), rest) if part)
 
 
-def served_names(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+def served_names(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
     """The first served model name. The resource has only one."""
     first, *others = [str(name) for name in value]
     yield "model.name", first
@@ -180,7 +180,7 @@ def served_names(value: Any, _options: Options, _launch: Launch) -> Iterator[Fin
         yield Remark(f"--served-model-name {' '.join(others)}", f"A model has one name: {first}.")
 
 
-def chat_template(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+def chat_template(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
     """The text of a chat template, or a ConfigMap that the user must create from a file."""
     text = str(value)
     if "{{" in text or "{%" in text:
@@ -198,7 +198,7 @@ def chat_template(value: Any, _options: Options, _launch: Launch) -> Iterator[Fi
     )
 
 
-def adapters(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+def adapters(value: Any, options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
     """LoRA adapters, each `name=path` or a JSON object."""
     if not options.values.get("enable-lora"):
         raise ValueError("vLLM ignores it without --enable-lora.")
@@ -223,12 +223,12 @@ def _adapter(item: Any) -> dict[str, str]:
     return {"name": name, "path": path}
 
 
-def hub_token(_value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
+def hub_token(_value: Any, options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     """A token in plain text, as a reference to a Secret that the user must create."""
     yield from token_settings(options, launch, "--hf-token")
 
 
-def token_settings(options: Options, launch: Launch, subject: str) -> Iterator[Finding]:
+def token_settings(options: ParsedOptions, launch: Launch, subject: str) -> Iterator[Finding]:
     """The Secret with the access token for the Hugging Face hub."""
     named = next((launch.secrets[name] for name in HUB_TOKENS if name in launch.secrets), None)
     if _from_model_scope(launch) or not _REPOSITORY.fullmatch(model_of(options)):

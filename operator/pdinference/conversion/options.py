@@ -82,7 +82,7 @@ DYNAMO_OPTIONS = {
 
 
 @dataclass
-class Options:
+class ParsedOptions:
     """The parsed options of a command line.
 
     Attributes:
@@ -103,9 +103,9 @@ def release_of(image: str | None) -> Release:
     return known_release(None if image is None or isinstance(image, Unresolved) else listed_version(image))
 
 
-def parse_options(arguments: tuple[str, ...], release: Release, program: str = "vllm") -> Options:
+def parse_options(arguments: tuple[str, ...], release: Release, program: str = "vllm") -> ParsedOptions:
     """Parse arguments as the parser of a vLLM release does, according to its list of options."""
-    found, hints = Options(), _HINTS
+    found, hints = ParsedOptions(), _HINTS
     words = deque(_with_members_together(arguments, release[1], found))
     while words:
         word = words.popleft()
@@ -130,7 +130,7 @@ def parse_options(arguments: tuple[str, ...], release: Release, program: str = "
     return found
 
 
-def _with_members_together(arguments: tuple[str, ...], options: Mapping[str, str], found: Options) -> list[str]:
+def _with_members_together(arguments: tuple[str, ...], options: Mapping[str, str], found: ParsedOptions) -> list[str]:
     """Arguments with the members of an option (`--config.a.b 1`, `-cc.mode=3`) as one JSON object at the end.
 
     vLLM does so before it parses (`FlexibleArgumentParser.parse_args` in vllm/utils/argparse_utils.py). An object that
@@ -259,7 +259,7 @@ def _unknown(name: str, release: Release, program: str, *, hint: bool) -> str:
     return f"vLLM {version} has no such option." + (f" Did you mean --{near[0]}?" if near else "")
 
 
-def _take(found: Options, name: str, form: str, values: list[str], release: Release) -> None:
+def _take(found: ParsedOptions, name: str, form: str, values: list[str], release: Release) -> None:
     if form in {"switch", "flag"}:
         switch = _turned_off(name, release[1])
         found.values[switch or name] = not switch

@@ -13,7 +13,7 @@ from pdinference.conversion.expansion import Value
 from pdinference.conversion.image import starts_server
 from pdinference.conversion.launch import ConversionError, Launch, Remark, Unresolved
 from pdinference.conversion.other_engines import engine_of_image, engine_of_words
-from pdinference.conversion.script import Command, Script
+from pdinference.conversion.script import Script, ScriptCommand
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _SERVER = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main|vllm\.scripts|vllm")
@@ -151,7 +151,7 @@ def _with_remarks(launch: Launch, *remarks: Remark) -> Launch:
     return replace(launch, remarks=(*launch.remarks, *remarks)) if remarks else launch
 
 
-def _starts_of_command(command: Command, context: Context) -> list[Launch]:
+def _starts_of_command(command: ScriptCommand, context: Context) -> list[Launch]:
     found = starts_of(command.words, command.environment, context)
     for document in command.documents:
         try:

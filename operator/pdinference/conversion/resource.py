@@ -12,7 +12,7 @@ from pdinference.conversion.image import image_settings
 from pdinference.conversion.kv_transfer import role_of
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.model_fields import model_of, source_settings
-from pdinference.conversion.options import Options
+from pdinference.conversion.options import ParsedOptions
 from pdinference.conversion.roles import options_of
 from pdinference.conversion.settings import settings
 from pdinference.memory.split import GPUS_OF_A_HOST
@@ -43,7 +43,7 @@ class _Half:
     """Options and settings of a role, from one launch."""
 
     launch: Launch
-    options: Options
+    options: ParsedOptions
     settings: dict[str, Any]
     remarks: tuple[Remark, ...]
 

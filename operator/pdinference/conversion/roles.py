@@ -10,7 +10,7 @@ from itertools import pairwise
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.conversion.kv_transfer import role_of
 from pdinference.conversion.launch import ConversionError, Launch, Remark
-from pdinference.conversion.options import Options, parse_options, release_of
+from pdinference.conversion.options import ParsedOptions, parse_options, release_of
 
 _REPLICAS = "role.replicas"
 _OF_ONE_PROCESS = frozenset({"port", "kv-transfer-config", "kv-events-config", "master-port", "data-parallel-rpc-port"})
@@ -21,7 +21,7 @@ _MOST_LISTED = 8
 _LETTERS = {Role.PARAMETER: "P", Role.DECODE: "D"}
 
 
-def options_of(launch: Launch) -> Options:
+def options_of(launch: Launch) -> ParsedOptions:
     """The parsed options of a launch."""
     return parse_options(launch.arguments, release_of(launch.image), launch.program)
 

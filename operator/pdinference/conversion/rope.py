@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pdinference.conversion.launch import Finding, Remark
-from pdinference.conversion.options import Options, member_value
+from pdinference.conversion.options import ParsedOptions, member_value
 
 OVERRIDES = "hf-overrides"
 _NO_THETA = (
@@ -23,7 +23,7 @@ _NO_SCALING = (
 )
 
 
-def rope_settings(options: Options) -> Iterator[Finding]:
+def rope_settings(options: ParsedOptions) -> Iterator[Finding]:
     """The overrides of `--rope-scaling` and `--rope-theta`, together with other overrides."""
     given = options.rope
     if not given:

@@ -35,7 +35,7 @@ class Document(NamedTuple):
 
 
 @dataclass
-class Command:
+class ScriptCommand:
     """A command of a script.
 
     Attributes:
@@ -85,7 +85,7 @@ class Script:
         self._export_all = False
         self._set_positional(positional)
 
-    def commands(self, text: str) -> Iterator[Command]:
+    def commands(self, text: str) -> Iterator[ScriptCommand]:
         """The commands of the script, except assignments and keywords.
 
         Raises:
@@ -106,7 +106,7 @@ class Script:
             if name not in self._exported and name not in self.variables.used:
                 yield Remark(name, _NOT_EXPORTED)
 
-    def _command(self, command: SimpleCommand) -> Iterator[Command]:
+    def _command(self, command: SimpleCommand) -> Iterator[ScriptCommand]:
         words = self._without_keywords(command.words)
         own = list(_leading_assignments(words))
         rest = words[len(own) :]
@@ -127,7 +127,7 @@ class Script:
                 text for word in rest if not isinstance(word, ArrayWord) for text in self.variables.fields(word)
             ]
             if expanded:
-                yield Command(expanded, environment, [self._document(document) for document in command.documents])
+                yield ScriptCommand(expanded, environment, [self._document(document) for document in command.documents])
 
     def _without_keywords(self, words: list[Word | ArrayWord]) -> list[Word | ArrayWord]:
         at = 0

@@ -19,17 +19,17 @@ from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out
 from pdinference.conversion.model_fields import adapters, chat_template, hub_token, served_names
-from pdinference.conversion.options import Options, shown
+from pdinference.conversion.options import ParsedOptions, shown
 from pdinference.conversion.rope import rope_settings
 from pdinference.conversion.values import count, gib, json_object
 
-Convert = Callable[[Any, Options, Launch], Iterator[Finding]]
+Convert = Callable[[Any, ParsedOptions, Launch], Iterator[Finding]]
 
 
 def _field(path: str, read: Callable[[Any], Any] = lambda value: value) -> Convert:
     """An option that maps to one field. `read` converts the value, and raises ValueError if it is invalid."""
 
-    def convert(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+    def convert(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
         yield path, read(value)
 
     return convert
@@ -55,13 +55,13 @@ def _literals(annotation: Any) -> Iterator[Any]:
             yield from _literals(part)
 
 
-def _nothing(_value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+def _nothing(_value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
     """An option that another option implies."""
     yield from ()
 
 
 def _lora(path: str, read: Callable[[Any], Any]) -> Convert:
-    def convert(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+    def convert(value: Any, options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
         if options.values.get("enable-lora"):
             yield path, read(value)
 
@@ -69,14 +69,14 @@ def _lora(path: str, read: Callable[[Any], Any]) -> Convert:
 
 
 def _if_true(path: str, value: Any) -> Convert:
-    def convert(switch: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+    def convert(switch: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
         if switch is True:
             yield path, value
 
     return convert
 
 
-def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
+def _tokenizer_mode(value: Any, _options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     if value == "slow" and (launch.image is None or is_official(launch.image)):
         raise ValueError(
             "vLLM no longer has a tokenizer mode of this name; 0.23.0 was the last one with it. It loads the tokenizer "
@@ -132,7 +132,7 @@ TABLE: Mapping[str, Convert] = {
 }
 
 
-def settings(options: Options, launch: Launch) -> Iterator[Finding]:
+def settings(options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     """Findings for all options of a command line."""
     for name, value in options.values.items():
         convert = TABLE.get(name)
@@ -146,7 +146,7 @@ def settings(options: Options, launch: Launch) -> Iterator[Finding]:
     yield from rope_settings(options)
 
 
-def _converted(convert: Convert, name: str, value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
+def _converted(convert: Convert, name: str, value: Any, options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     try:
         yield from convert(value, options, launch)
     except ValueError as error:

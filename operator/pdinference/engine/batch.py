@@ -30,7 +30,7 @@ WRITTEN = (OUTPUT, ERRORS, IDENTITY, SUSPECTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceAccess:
     """How clients inside the cluster reach a PDInference.
 
     Attributes:
@@ -51,7 +51,7 @@ def output_folder(batch: PDBatch, target: ClaimFolder) -> str:
     return target.path or batch.metadata.name
 
 
-def runner_command(batch: PDBatch, service: Service) -> Command:
+def runner_command(batch: PDBatch, service: ServiceAccess) -> Command:
     """The command of the runner's container."""
     spec = batch.spec
     claim = spec.input.persistent_volume_claim

@@ -17,14 +17,14 @@ from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.memory import NO_VERDICT, MemoryVerdict
 from pdinference.memory.moved import Moved
 from pdinference.planning.desired_state import DesiredState
 from pdinference.planning.exposure import clients_authenticated
-from pdinference.planning.objectives import Objectives
+from pdinference.planning.objectives import StatedObjectives
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.planning.transfer_measurements import Path
@@ -91,7 +91,7 @@ class Desired(DesiredState):
     generation: int
     spec: bytes
     facts: str
-    service: Service
+    service: ServiceAccess
     fingerprints: Mapping[ChildKey, str]
     engines: Mapping[ChildKey, Role]
     model: DesiredModel | None = None
@@ -174,7 +174,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
         transfer_path=_path(spec, examination.memory.moved),
-        objectives=Objectives.of(spec.objectives),
+        objectives=StatedObjectives.of(spec.objectives),
         ignored=examination.ignored,
     )
     return desired, children
@@ -193,10 +193,10 @@ def _engine_role(child: Child) -> Role | None:
     return node[0] if node is not None and node[0] in ENGINE_ROLES else None
 
 
-def _service(resource: PDInference) -> Service:
+def _service(resource: PDInference) -> ServiceAccess:
     """How clients inside the cluster reach this PDInference."""
     router = resource.spec.router
-    return Service(
+    return ServiceAccess(
         url=router.url(resource.metadata.namespace, resource.metadata.name),
         model=served_model_name(resource),
         tls_secret=router.tls.secret_name if router.tls else "",

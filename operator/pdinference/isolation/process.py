@@ -30,7 +30,7 @@ _EACH: Final = 256
 
 
 @dataclass(frozen=True)
-class Program:
+class ChildProgram:
     """The program of the child process.
 
     Attributes:
@@ -150,7 +150,7 @@ class IsolatedProcess:
         registry: Registry for the count of calls that did not complete.
     """
 
-    def __init__(self, program: Program, lanes: Mapping[str, LaneLimits], registry: CollectorRegistry) -> None:
+    def __init__(self, program: ChildProgram, lanes: Mapping[str, LaneLimits], registry: CollectorRegistry) -> None:
         self._program = program
         ended = Counter(
             "pdinference_examinations_ended",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pdinference.planning.objectives import Objectives, StreamCounts, attainments
+from pdinference.planning.objectives import StatedObjectives, StreamCounts, attainments
 from pdinference.planning.scaling.gauges import LABEL_ROLE
 from pdinference.planning.utilization import Utilization
 
@@ -29,7 +29,7 @@ class GaugeSample(NamedTuple):
 
 
 def objective_samples(
-    stated: Objectives | None, counts: StreamCounts | None, use: Utilization
+    stated: StatedObjectives | None, counts: StreamCounts | None, use: Utilization
 ) -> Iterator[GaugeSample]:
     """The samples of one resource, without those of unknown values."""
     if stated is not None and counts is not None:

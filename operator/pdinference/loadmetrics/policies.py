@@ -12,7 +12,7 @@ from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER, ChildKey, Owner
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.planning.objectives import Objectives
+from pdinference.planning.objectives import StatedObjectives
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import reads_operator
@@ -37,7 +37,7 @@ class _SpecPolicy:
 
     policy: Policy = field(default_factory=dict)
     source: MetricsSource | None = None
-    objectives: Objectives | None = None
+    objectives: StatedObjectives | None = None
     products: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     gpus: Mapping[Role, int] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class Policies:
         found = [(record.owner, self.policy(record.owner)) for _, record in self._cache.resources.items()]
         return [(owner, policy) for owner, policy in found if policy]
 
-    def objectives(self, owner: Owner) -> Objectives | None:
+    def objectives(self, owner: Owner) -> StatedObjectives | None:
         """The latency objectives of a resource; None without any."""
         record = self._cache.resources.get(owner)
         return None if record is None else self._from_spec(record).objectives
@@ -162,4 +162,4 @@ def _read(record: ResourceRecord) -> _SpecPolicy:
     }
     products = {role: tuple(spec.products(role)) for role in spec.engine_roles}
     gpus = {role: spec.of(role).gpus for role in spec.engine_roles}
-    return _SpecPolicy(policy, spec.metrics_source, Objectives.of(spec.objectives), products, gpus)
+    return _SpecPolicy(policy, spec.metrics_source, StatedObjectives.of(spec.objectives), products, gpus)

@@ -31,7 +31,7 @@ from pdinference.loadmetrics.stream_windows import StreamWindows
 from pdinference.loadmetrics.transfers import TransferExposition, TransferWindow, transfer_facts
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.transfer_measurements import TransferFacts, outline
 
 INTERVAL_S: Final = 1.0
@@ -64,7 +64,7 @@ class _Report(NamedTuple):
     """
 
     at: float
-    activity: Activity | None
+    activity: ReportedActivity | None
     fell_back: bool
     faults: Mapping[str, PodFault]
 
@@ -129,7 +129,7 @@ class RouterMonitor:
         """Read each router pod that is due, and report changes."""
         await self._rounds.once()
 
-    def activity(self, owner: Owner) -> Activity | None:
+    def activity(self, owner: Owner) -> ReportedActivity | None:
         """Requests over all router pods of a resource; None if a pod does not report and no other has requests."""
         reported, silent = [], False
         for pod in self._routers(owner):
@@ -141,7 +141,7 @@ class RouterMonitor:
         held = any(one.held for one in reported)
         if not reported or (silent and not held):
             return None
-        return Activity(held, min(one.idle_seconds for one in reported))
+        return ReportedActivity(held, min(one.idle_seconds for one in reported))
 
     def fell_back(self, owner: Owner) -> bool | None:
         """Whether D has recently computed prompts in place of P; None if no router pod has reported."""
@@ -274,7 +274,7 @@ class RouterMonitor:
         if streams is not None:
             self._streams.note(pod, streams)
         queued, idle = values.get(_QUEUED, math.nan), values.get(_IDLE, math.nan)
-        activity = None if math.isnan(queued) or math.isnan(idle) else Activity(queued > 0, idle)
+        activity = None if math.isnan(queued) or math.isnan(idle) else ReportedActivity(queued > 0, idle)
         fell_back = values.get(_FALLBACK_AGE, math.inf) <= _RECENT_S  # infinity is read as NaN
         if _FALLBACK_AGE in values or activity is not None:
             self._reports[pod.uid] = _Report(self._clock(), activity, fell_back, faults.found)

@@ -17,7 +17,7 @@ from pdinference.engine.batch import (
     KEY_MOUNT,
     OUTPUT_MOUNT,
     REPORT_FILE,
-    Service,
+    ServiceAccess,
     runner_command,
 )
 from pdinference.manifests.children import command_values, owner_reference
@@ -32,7 +32,7 @@ _UNFIT = 2
 _READABLE_BY_GROUP: Final = 0o440
 
 
-def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
+def render_batch(batch: PDBatch, service: ServiceAccess, settings: RenderSettings) -> tuple[Manifest, ...]:
     """Render all children of a batch except the output ConfigMap. The Job is last.
 
     Raises:
@@ -69,7 +69,7 @@ def job_settings(batch: PDBatch) -> dict[str, Any]:
     }
 
 
-def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest:
+def _job(batch: PDBatch, service: ServiceAccess, settings: RenderSettings) -> Manifest:
     secrets = tuple(_secrets(batch, service))
     return _child(
         batch,
@@ -135,7 +135,7 @@ def _mounts(batch: PDBatch) -> list[dict[str, Any]]:
     return [{"name": "output", "mountPath": OUTPUT_MOUNT}, source]
 
 
-def _secrets(batch: PDBatch, service: Service) -> Iterator[tuple[Manifest, Manifest]]:
+def _secrets(batch: PDBatch, service: ServiceAccess) -> Iterator[tuple[Manifest, Manifest]]:
     """Volume and mount of the API key and of the router's certificate. Other keys of their Secrets stay outside."""
     if service.keys_secret:
         yield _secret("api-key", service.keys_secret, batch.spec.api_key_name, KEY_MOUNT)

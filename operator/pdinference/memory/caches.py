@@ -49,7 +49,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayerGroup:
     """Layers that share one block table.
 
     Attributes:
@@ -106,7 +106,7 @@ def block_size(facts: ModelFacts, settings: Settings) -> int:
 
 
 @lru_cache(maxsize=64)  # every stage and variant of a plan calls it with the same arguments
-def groups_of(facts: ModelFacts, settings: Settings) -> tuple[Group, ...]:
+def groups_of(facts: ModelFacts, settings: Settings) -> tuple[LayerGroup, ...]:
     """Layers by block table.
 
     Source: `get_kv_cache_groups` in vllm/v1/core/kv_cache_utils.py, for layouts in which the layer is the outermost
@@ -117,14 +117,14 @@ def groups_of(facts: ModelFacts, settings: Settings) -> tuple[Group, ...]:
     caches = tuple(_caches(facts, settings))
     if len({replace(cache, page=0) for _, cache in caches}) == 1 and not caches[0][1].states:
         layers, pages = tuple(layer for layer, _ in caches), tuple(cache.page for _, cache in caches)
-        return (Group(layers, pages, caches[0][1]),)
+        return (LayerGroup(layers, pages, caches[0][1]),)
     kinds: dict[Cache, list[int]] = {}
     for layer, cache in _unified(caches):
         kinds.setdefault(cache, []).append(layer)
     counts = [len(layers) for layers in kinds.values()]
     size = max(counts) if max(counts) < min(counts) * 1.5 else min(counts)
     return tuple(
-        Group(part, (cache.page,) * len(part), cache)
+        LayerGroup(part, (cache.page,) * len(part), cache)
         for cache, layers in kinds.items()
         for part in _cut(layers, ceil_div(len(layers), size))
     )

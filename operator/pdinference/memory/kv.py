@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pdinference.memory.caches import (
-    Group,
+    LayerGroup,
     block_size,
     groups_of,
     layer_token_bytes,
@@ -15,7 +15,7 @@ from pdinference.memory.settings import Settings
 from pdinference.memory.weights.tensors import stage_layers
 
 __all__ = [
-    "Capacity", "Group", "block_bytes", "block_size", "blocks_per_request", "capacity", "groups_of",
+    "Capacity", "LayerGroup", "block_bytes", "block_size", "blocks_per_request", "capacity", "groups_of",
     "largest_length", "layer_token_bytes", "proposing_token_bytes", "request_bytes", "token_bytes",
 ]  # fmt: skip
 
@@ -47,7 +47,7 @@ def request_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     return state_bytes(facts, settings) * len(layers.intersection(stage_layers(settings, stage)))
 
 
-def blocks_per_request(groups: tuple[Group, ...], settings: Settings, length: int) -> int:
+def blocks_per_request(groups: tuple[LayerGroup, ...], settings: Settings, length: int) -> int:
     """Blocks that a request of some length holds, over all groups.
 
     Source: `get_max_concurrency_for_kv_cache_config` in vllm/v1/core/kv_cache_utils.py.
@@ -66,13 +66,13 @@ def block_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     return max(group.block_bytes(layers) for group in groups_of(facts, settings))
 
 
-def capacity(groups: tuple[Group, ...], settings: Settings, blocks: int, length: int) -> Capacity:
+def capacity(groups: tuple[LayerGroup, ...], settings: Settings, blocks: int, length: int) -> Capacity:
     """How much fits into a number of blocks (`get_kv_cache_capacity` in vllm/v1/core/kv_cache_utils.py)."""
     concurrency = blocks / blocks_per_request(groups, settings, length)
     return Capacity(blocks, int(concurrency * length), concurrency)
 
 
-def largest_length(groups: tuple[Group, ...], settings: Settings, blocks: int, limit: int) -> int:
+def largest_length(groups: tuple[LayerGroup, ...], settings: Settings, blocks: int, limit: int) -> int:
     """The longest request, in tokens, that fits alone; at most `limit` (`_estimate_max_model_len_from_groups`)."""
     low, high = 0, limit
     while low < high:

@@ -65,7 +65,7 @@ def _elements(facts: ModelFacts, kv_heads: int, size: int) -> str:
     return f"2 x {kv_heads} KV heads x {size} elements"
 
 
-def tokens_note(groups: tuple[kv.Group, ...], settings: Settings) -> str:
+def tokens_note(groups: tuple[kv.LayerGroup, ...], settings: Settings) -> str:
     """What the tokens that fit are."""
     block = min((group.cache.block for group in groups if group.cache.block), default=settings.block_size)
     note = f"As vLLM logs it, in whole blocks of {block}."

@@ -10,7 +10,7 @@ from typing import Final
 from pdinference.performance.devices import device_key
 
 
-class Source(StrEnum):
+class TimeSource(StrEnum):
     """Where a number comes from."""
 
     MEASURED = "measured"
@@ -70,7 +70,7 @@ class Calibration:
     launch: float
     reduction: float
     links: float
-    source: Source = Source.MEASURED
+    source: TimeSource = TimeSource.MEASURED
 
 
 H200: Final = Calibration(
@@ -107,4 +107,4 @@ def calibration_of(product: str) -> Calibration:
     """The calibration of a product: its own where it was measured, else the shares of the H200."""
     if device_key(product) == device_key(H200.product):
         return H200
-    return replace(H200, product=product, source=Source.EXTRAPOLATED)
+    return replace(H200, product=product, source=TimeSource.EXTRAPOLATED)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.objectives import Objectives
+from pdinference.planning.objectives import StatedObjectives
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.planning.transfer_measurements import ON_CPU, Path
 
@@ -47,7 +47,7 @@ class DesiredState:
     sleeps_after: int | None = None
     decode_computes_prompts: bool = True
     transfer_path: Path | None = ON_CPU
-    objectives: Objectives | None = None
+    objectives: StatedObjectives | None = None
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:

@@ -20,7 +20,7 @@ _STEPS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Objectives:
+class StatedObjectives:
     """`spec.objectives`, in seconds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Objectives:
     percentile: float
 
     @classmethod
-    def of(cls, spec: api.Objectives | None) -> "Objectives | None":
+    def of(cls, spec: api.Objectives | None) -> "StatedObjectives | None":
         """The objectives of a spec; None without any."""
         if spec is None:
             return None
@@ -111,7 +111,7 @@ class Attainment:
         return before or (self.missed >= _FEWEST and self.missed > allowed + _CHANCE * math.sqrt(allowed))
 
 
-def attainments(objectives: Objectives, counts: StreamCounts) -> dict[Kind, Attainment]:
+def attainments(objectives: StatedObjectives, counts: StreamCounts) -> dict[Kind, Attainment]:
     """How far the requests kept each objective; without those that have no request.
 
     A request that failed before its first token misses the time to first token, and one that a client abandoned after
@@ -149,7 +149,7 @@ def quantile(share: float, bounds: Sequence[float], counts: Sequence[float]) -> 
     return None
 
 
-def outline(objectives: Objectives, counts: StreamCounts) -> Hashable:
+def outline(objectives: StatedObjectives, counts: StreamCounts) -> Hashable:
     """Coarse steps of the attainment. As long as they stay, the status does not change because of them."""
     return tuple(
         (

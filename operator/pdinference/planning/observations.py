@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pdinference.api.names import PodFault
 from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.condition import MeasuredLoad
-from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.transfer_measurements import TransferFacts
 from pdinference.planning.utilization import Utilization
 
@@ -31,7 +31,7 @@ class Observations:
     """
 
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
-    activity: Activity | None = None
+    activity: ReportedActivity | None = None
     fell_back: bool | None = None
     pod_faults: Mapping[str, PodFault] = field(default_factory=dict)
     transfer: TransferFacts | None = None

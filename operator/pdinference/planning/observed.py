@@ -91,8 +91,8 @@ class MetricLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A condition of an HPA; the message only when it is False."""
+class ObservedCondition:
+    """A condition of another controller's object, such as an HPA; the message only when it is False."""
 
     status: str
     reason: str
@@ -117,9 +117,9 @@ class AutoscalerState:
     evaluated: bool = False
     desired: int | None = None
     loads: tuple[MetricLoad, ...] = ()
-    able: Verdict | None = None
-    active: Verdict | None = None
-    limited: Verdict | None = None
+    able: ObservedCondition | None = None
+    active: ObservedCondition | None = None
+    limited: ObservedCondition | None = None
 
     @property
     def load_known(self) -> bool:
@@ -165,8 +165,8 @@ class RouteParent:
 
     reference: tuple[str, str, str]
     listener: str = ""
-    accepted: Verdict | None = None
-    resolved: Verdict | None = None
+    accepted: ObservedCondition | None = None
+    resolved: ObservedCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)

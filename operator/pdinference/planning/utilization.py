@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pdinference.api.names import Role
-from pdinference.planning.objectives import Attainment, Kind, Objectives, StreamCounts
+from pdinference.planning.objectives import Attainment, Kind, StatedObjectives, StreamCounts
 
 Limit = Literal["", "NoPods", "Parameter", "ParameterSpeed", "Transfer", "KVCache", "Decode", "DecodeSpeed"]
 
@@ -57,7 +57,7 @@ class Utilization:
 
 
 def limit(
-    objectives: Objectives,
+    objectives: StatedObjectives,
     found: Mapping[Kind, Attainment],
     counts: StreamCounts,
     use: Utilization,
@@ -92,7 +92,7 @@ def gpu_price(products: Sequence[str], prices: Mapping[str, float]) -> float | N
     return max(known) if known and len(known) == len(found) else None
 
 
-def _is_missed(kind: Kind, objectives: Objectives, found: Mapping[Kind, Attainment]) -> bool:
+def _is_missed(kind: Kind, objectives: StatedObjectives, found: Mapping[Kind, Attainment]) -> bool:
     one = found.get(kind)
     return one is not None and one.is_missed(objectives.percentile, before=True) is True
 
@@ -111,7 +111,7 @@ def _of_first_token(counts: StreamCounts, use: Utilization, transfer_share: floa
     return "Decode"
 
 
-def _of_output_tokens(objectives: Objectives, use: Utilization) -> Limit:
+def _of_output_tokens(objectives: StatedObjectives, use: Utilization) -> Limit:
     idle = use.idle_token_seconds
     if idle is not None and objectives.tpot is not None and idle >= _NEAR * objectives.tpot:
         return "DecodeSpeed"

@@ -45,7 +45,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class RevisionService:
     """Whether requests may come to the revision.
 
     Attributes:
@@ -56,7 +56,7 @@ class Service:
     is_open: bool
     first_admitted_at: float | None = None
 
-    def at(self, now: float, findings: Findings, decode: Collection[Pod]) -> "Service":
+    def at(self, now: float, findings: Findings, decode: Collection[Pod]) -> "RevisionService":
         """The same at a later time.
 
         Args:
@@ -66,12 +66,12 @@ class Service:
         """
         admitted = sum(pod.admitted for pod in decode)
         if not admitted:
-            return Service(self.is_open)
+            return RevisionService(self.is_open)
         since = now if self.first_admitted_at is None else self.first_admitted_at
         enough = admitted == len(decode) or (now - since >= OTHERS_S and admitted >= _LEAST_ADMITTED * len(decode))
-        return Service(self.is_open or (enough and not findings.has_wrong_answer), since)
+        return RevisionService(self.is_open or (enough and not findings.has_wrong_answer), since)
 
-    def opened(self) -> "Service":
+    def opened(self) -> "RevisionService":
         """The same, open."""
         return replace(self, is_open=True)
 

@@ -22,7 +22,7 @@ class _Error(msgspec.Struct):
     code: int | str | None = None
 
 
-class Problem(msgspec.Struct):
+class ErrorBody(msgspec.Struct):
     """An error in the form of OpenAI's API or of Anthropic's."""
 
     error: _Error
@@ -41,20 +41,20 @@ class Problem(msgspec.Struct):
             return True
 
 
-_UNREADABLE: Final = Problem(_Error())
+_UNREADABLE: Final = ErrorBody(_Error())
 
 
-def problem_in(body: bytes | msgspec.Raw) -> Problem | None:
+def problem_in(body: bytes | msgspec.Raw) -> ErrorBody | None:
     """The error that a body or the data of an event is; None if it has another form."""
     if len(memoryview(body)) > _LONGEST_PROBLEM:
         return None
     try:
-        return decoded(body, Problem)
+        return decoded(body, ErrorBody)
     except NotJsonError:
         return None
 
 
-def problem_at_the_beginning(stream: bytes) -> Problem | None:
+def problem_at_the_beginning(stream: bytes) -> ErrorBody | None:
     """The error that the first event of a stream is; None if it is another event.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
-from pdinference.router.events import BOUNDARY, DATA, Problem
+from pdinference.router.events import BOUNDARY, DATA, ErrorBody
 from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
 
@@ -277,7 +277,7 @@ def _read(data: bytes) -> tuple[dict[str, Any], _Chunk]:
     try:
         chunk: dict[str, Any] = decoded(data, dict[str, Any])
         if chunk.get("error") is not None:
-            raise StreamFaultError("error_event", engine_died=msgspec.convert(chunk, Problem).engine_died)
+            raise StreamFaultError("error_event", engine_died=msgspec.convert(chunk, ErrorBody).engine_died)
         return chunk, msgspec.convert(chunk, _Chunk)
     except (NotJsonError, msgspec.ValidationError) as error:
         raise StreamFaultError(f"malformed_event: {error}") from None

@@ -9,7 +9,7 @@ from typing import Final
 from pdinference.api.names import Role, Verification
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.router import admissions, canary_schedule
-from pdinference.router.admissions import Change, Service
+from pdinference.router.admissions import Change, RevisionService
 from pdinference.router.canary import Canary
 from pdinference.router.canary_outcome import CanaryOutcome
 from pdinference.router.canary_schedule import Candidates, Pair
@@ -39,7 +39,7 @@ class Verifier:
         self._canary = canary
         self._clock = clock
         self._findings = Findings(mode)
-        self._service = Service(is_open=mode != "Required")
+        self._service = RevisionService(is_open=mode != "Required")
 
     @property
     def shown(self) -> Result:

@@ -32,7 +32,7 @@ from pdinference.examination.tasks import PROGRAM
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
-from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
+from pdinference.isolation.process import ChildProgram, IsolatedProcess, LaneLimits
 from pdinference.runtime.freshness import Freshness
 from pdinference.runtime.leader import AlwaysLeader, Leader
 from pdinference.runtime.load_monitor import LoadMonitor
@@ -70,7 +70,7 @@ class Application:
         )
         self.freshness = Freshness(on_listed=self.resync.request)
         self.leader = self._leader(settings, api, identity)
-        self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
+        self.isolated = IsolatedProcess(ChildProgram(PROGRAM, settings.render), _LANES, self.metrics.registry)
         admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
         self.tls_endpoint = TlsEndpoint(settings, api, self.supervisor, admission)
         self.load_monitor = LoadMonitor(

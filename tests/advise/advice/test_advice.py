@@ -8,13 +8,13 @@ import pytest
 
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.advice import Question, advise, fitting
 from pdinference_advise.advice.as_json import as_json
 from pdinference_advise.advice.errors import ERRORS
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.trial import Task, Trial, run_trial
-from pdinference_advise.advice.verdict import Answer, Limit, limit_of
+from pdinference_advise.advice.verdict import Answer, FirstLimit, limit_of
 from pdinference_advise.advice.workload.trace import Trace
 from tests.advise.advice.questions import QUICK, answer, llama, question
 from tests.advise.simulation.llama import TOGETHER
@@ -189,7 +189,7 @@ def test_the_part_that_is_simulated_is_described_where_it_is_busier_than_the_loa
 def test_a_load_of_months_may_be_simulated_slower() -> None:
     asked = question(rate=1)
     load = replace(asked.peak, arrivals=asked.peak.arrivals[:20], seconds=300 * 86_400.0)
-    trial = run_trial(Task(TOGETHER, load.seconds, 0.1, ERRORS[Source.MEASURED]), load, asked.objectives)
+    trial = run_trial(Task(TOGETHER, load.seconds, 0.1, ERRORS[TimeSource.MEASURED]), load, asked.objectives)
     assert trial.tokens == pytest.approx(20 * 100 / load.seconds / 10)
 
 
@@ -207,7 +207,7 @@ def test_a_hint_whose_kv_cache_is_not_known_is_left_out() -> None:
     sparse = {"model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 16, "index_topk": 2048}
     document["spec"]["model"]["architecture"] = {"config": DEEPSEEK_V2_LITE | {"q_lora_rank": 1536} | sparse}
     advice = answer(question(prompt="8000", answer="150", rate=4, document=document, transports=("0.05",)))
-    assert any(limit_of(one) is Limit.TRANSFER for one in advice.results)
+    assert any(limit_of(one) is FirstLimit.TRANSFER for one in advice.results)
     assert not any(one.candidate.layout.fp8 for one in advice.results)
 
 

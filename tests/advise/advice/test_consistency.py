@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.as_json import as_json
-from pdinference_advise.advice.layouts import Group
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.layouts import EngineGroup
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps
 from pdinference_advise.advice.verdict import Answer, judge
@@ -70,11 +70,11 @@ def test_the_resource_is_the_best_row(rate: float, lengths: tuple[str, str], obj
         [layout.title] if advice.verdict.best else []
     )
 
-    def engines(role: str) -> Group:
+    def engines(role: str) -> EngineGroup:
         part = spec[role]
         number = layout.pods * spec["transfer"]["hostLocal"][role] if layout.host_local else part["replicas"]
         (product,) = part["accelerator"]["products"]
-        return Group(product, part["parallelism"]["tensor"], number)
+        return EngineGroup(product, part["parallelism"]["tensor"], number)
 
     assert engines("decode") == layout.decode
     assert (engines("parameter") if spec["mode"] == "Disaggregated" else None) == layout.parameter
@@ -90,7 +90,7 @@ RESULTS: Final = st.builds(made_up, st.integers(2, 4), st.sampled_from(Keeps), s
 
 @settings(deadline=None)
 @given(st.lists(RESULTS, max_size=6), st.sampled_from([GIVEN, NONE]))
-def test_any_results_have_a_verdict_that_fits_them(results: list[SearchResult], objectives: Objectives) -> None:
+def test_any_results_have_a_verdict_that_fits_them(results: list[SearchResult], objectives: RequestObjectives) -> None:
     verdict = judge(results, objectives)
     kept = [one for one in results if one.trial.kept]
     assert (verdict.answer is Answer.NEITHER) is (verdict.best is None) is (not kept)

@@ -8,7 +8,7 @@ from benchmarks.advise.errors import METRICS
 from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
 from benchmarks.advise.shapes import Row, built_in, errors_of, measurement, rows
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.errors import ERRORS, band_of
 
 UNSEEN = [load for load in LOADS if not (load.fitted or load.saturated)]
@@ -27,7 +27,7 @@ def test_the_stated_errors_are_no_smaller_than_those_of_loads_that_nothing_was_f
     predictions: list[tuple[Load, Times]],
 ) -> None:
     assert len(predictions) >= 10
-    of = ERRORS[Source.MEASURED]
+    of = ERRORS[TimeSource.MEASURED]
     assert _median_error([(times.ttft[0], load.ttft[0]) for load, times in predictions]) <= of.ttft_p50
     assert _median_error([(times.ttft[1], load.ttft[1]) for load, times in predictions]) <= of.ttft_p99
     assert _median_error([(times.tpot[0], load.tpot[0]) for load, times in predictions]) <= of.tpot_p50
@@ -44,14 +44,14 @@ def all_shapes() -> list[Row]:
 @pytest.mark.parametrize(
     ("shape", "calibration", "source", "mixture"),
     [
-        ("qwen-14b", "built in", Source.INTERPOLATED, False),
-        ("qwen-14b", "own", Source.INTERPOLATED, False),
-        ("qwen-30b-a3b", "built in", Source.EXTRAPOLATED, True),
-        ("qwen-30b-a3b", "own", Source.INTERPOLATED, True),
+        ("qwen-14b", "built in", TimeSource.INTERPOLATED, False),
+        ("qwen-14b", "own", TimeSource.INTERPOLATED, False),
+        ("qwen-30b-a3b", "built in", TimeSource.EXTRAPOLATED, True),
+        ("qwen-30b-a3b", "own", TimeSource.INTERPOLATED, True),
     ],
 )
 def test_the_stated_errors_are_no_smaller_than_those_of_other_shapes(
-    shapes: list[Row], shape: str, calibration: str, source: Source, *, mixture: bool
+    shapes: list[Row], shape: str, calibration: str, source: TimeSource, *, mixture: bool
 ) -> None:
     of = band_of(source, mixture=mixture)
     stated = (of.ttft_p50, of.ttft_p99, of.tpot_p50, of.tpot_p99, of.gap_p99, of.whole_p50)
@@ -70,6 +70,6 @@ def test_dummy_weights_route_to_as_many_experts_as_uniform_routing() -> None:
 
 
 def test_an_extrapolated_answer_states_a_larger_error() -> None:
-    measured, other = ERRORS[Source.MEASURED], ERRORS[Source.EXTRAPOLATED]
+    measured, other = ERRORS[TimeSource.MEASURED], ERRORS[TimeSource.EXTRAPOLATED]
     assert other.ttft(50) > measured.ttft(50)
     assert other.tpot(99) > measured.tpot(99)

@@ -8,9 +8,9 @@ from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from pdinference.memory.split import GPUS_OF_A_HOST
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.engines import Engines
-from pdinference_advise.advice.layouts import Group, Layout, layouts
+from pdinference_advise.advice.layouts import EngineGroup, Layout, layouts
 from pdinference_advise.advice.offer import parse_offer
 from pdinference_advise.advice.resource import Ranges, Scaling, document_of
 from pdinference_advise.advice.ways import parse_transports
@@ -69,11 +69,11 @@ def test_a_model_with_mla_lets_d_have_fewer_ranks_than_p() -> None:
 @pytest.mark.parametrize(
     "layout",
     [
-        Layout(Group("NVIDIA-H200", 2, 3)),
-        Layout(Group("NVIDIA-H200", 1, 4), Group("NVIDIA-H200", 1, 2), WAYS[0]),
-        Layout(Group("NVIDIA-H200", 2, 1), Group("NVIDIA-H200", 1, 1), WAYS[1]),
-        Layout(Group("NVIDIA-H200", 1, 1), Group("NVIDIA-L40S", 1, 3), WAYS[1], fp8=True),
-        Layout(Group("NVIDIA-H200", 1, 1), Group("NVIDIA-H200", 1, 1), parse_transports(("rdma=40",))[0]),
+        Layout(EngineGroup("NVIDIA-H200", 2, 3)),
+        Layout(EngineGroup("NVIDIA-H200", 1, 4), EngineGroup("NVIDIA-H200", 1, 2), WAYS[0]),
+        Layout(EngineGroup("NVIDIA-H200", 2, 1), EngineGroup("NVIDIA-H200", 1, 1), WAYS[1]),
+        Layout(EngineGroup("NVIDIA-H200", 1, 1), EngineGroup("NVIDIA-L40S", 1, 3), WAYS[1], fp8=True),
+        Layout(EngineGroup("NVIDIA-H200", 1, 1), EngineGroup("NVIDIA-H200", 1, 1), parse_transports(("rdma=40",))[0]),
     ],
     ids=lambda one: one.title,
 )
@@ -93,14 +93,14 @@ def test_the_resource_of_each_arrangement_is_valid(layout: Layout, scaled: bool)
 
 def test_engines_have_the_limits_of_the_memory_plan() -> None:
     engines = Engines(llama(), inputs_of(llama()), prompt=1000)
-    built = engines.build(Layout(Group("NVIDIA-H200", 1, 1), Group("NVIDIA-H200", 1, 1), WAYS[0]))
+    built = engines.build(Layout(EngineGroup("NVIDIA-H200", 1, 1), EngineGroup("NVIDIA-H200", 1, 1), WAYS[0]))
     split = built.arrangement.split
     assert split is not None
     assert (split.kind.limits.step_tokens, built.arrangement.kind.limits.step_tokens) == (8192, 2048)
     assert split.kind.limits.block == 128
     assert split.token_bytes == 131_072
     assert split.groups == 1
-    whole = engines.build(Layout(Group("NVIDIA-H200", 1, 1))).arrangement
+    whole = engines.build(Layout(EngineGroup("NVIDIA-H200", 1, 1))).arrangement
     assert whole.kind.limits.block == 16
     assert whole.kind.limits.kv_tokens > 800_000
 
@@ -113,6 +113,6 @@ def test_the_builtin_calibration_of_a_dense_model_is_extrapolated_to_experts() -
     }  # fmt: skip
     document = llama()
     document["spec"]["model"]["architecture"] = {"config": config}
-    unsplit = Layout(Group("NVIDIA-H200", 1, 1), None, None)
-    assert Engines(llama(), inputs_of(llama()), prompt=1000).build(unsplit).source is Source.INTERPOLATED
-    assert Engines(document, inputs_of(document), prompt=1000).build(unsplit).source is Source.EXTRAPOLATED
+    unsplit = Layout(EngineGroup("NVIDIA-H200", 1, 1), None, None)
+    assert Engines(llama(), inputs_of(llama()), prompt=1000).build(unsplit).source is TimeSource.INTERPOLATED
+    assert Engines(document, inputs_of(document), prompt=1000).build(unsplit).source is TimeSource.EXTRAPOLATED

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pdinference_advise.advice.long_prompts import note
-from pdinference_advise.advice.objectives import Objective, Objectives
+from pdinference_advise.advice.objectives import Objective, RequestObjectives
 from pdinference_advise.simulation.arrivals import Arrival
 from tests.advise.simulation.llama import STEPS
 
@@ -14,8 +14,8 @@ def _load(*prompts: int, kind: str = "") -> list[Arrival]:
     return [Arrival(0, prompt, 10, kind=kind) for prompt in prompts]
 
 
-def _objectives(ttft: float, percentile: float = 90) -> Objectives:
-    return Objectives(percentile, Objective(ttft=ttft))
+def _objectives(ttft: float, percentile: float = 90) -> RequestObjectives:
+    return RequestObjectives(percentile, Objective(ttft=ttft))
 
 
 def test_the_length_is_the_one_that_an_idle_engine_computes_in_time() -> None:
@@ -37,7 +37,7 @@ def test_nothing_is_said_without_an_objective() -> None:
 
 def test_each_class_has_its_objective() -> None:
     load = [*_load(50_000, kind="papers"), *_load(50_000, kind="chat")]
-    objectives = Objectives(90, Objective(), (("papers", Objective(ttft=60)), ("chat", Objective(ttft=0.3))))
+    objectives = RequestObjectives(90, Objective(), (("papers", Objective(ttft=60)), ("chat", Objective(ttft=0.3))))
     (found,) = note(load, objectives, [STEPS])
     assert "of the prompts of chat have" in found
 

@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.memory.gpus import gpu_memory
 from pdinference.memory.product_names import PRODUCTS
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference.performance.devices import device_of
 from pdinference_advise.advice.objectives import parse_objectives
 from pdinference_advise.advice.offer import parse_offer
@@ -66,8 +66,8 @@ def test_wrong_transports_are_refused(text: str) -> None:
 
 def test_the_way_says_where_its_speed_comes_from() -> None:
     nvlink, tcp, stated = parse_transports(("nvlink", "tcp", "rdma=40"))
-    assert way_of(nvlink, "NVIDIA-H200", 1).source is Source.INTERPOLATED
-    assert way_of(nvlink, "NVIDIA-L40S", 1).source is Source.EXTRAPOLATED
+    assert way_of(nvlink, "NVIDIA-H200", 1).source is TimeSource.INTERPOLATED
+    assert way_of(nvlink, "NVIDIA-L40S", 1).source is TimeSource.EXTRAPOLATED
     assert way_of(nvlink, "NVIDIA-L40S", 1).way.name == "PCIe"
     assert way_of(nvlink, "NVIDIA-H200", 2).way.rate == 2 * way_of(nvlink, "NVIDIA-H200", 1).way.rate
     assert way_of(tcp, "NVIDIA-H200", 2).way.rate == way_of(tcp, "NVIDIA-H200", 1).way.rate

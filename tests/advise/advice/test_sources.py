@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from pdinference.memory import model_facts
-from pdinference.performance.calibration import H200, Source
+from pdinference.performance.calibration import H200, TimeSource
 from pdinference.performance.devices import DEVICES
 from pdinference.performance.service import SERVICE
 from pdinference_advise.advice.engines import Built, Engines
-from pdinference_advise.advice.layouts import Group, Layout
+from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.ways import parse_transports
 from pdinference_advise.fitting.calibration_file import CalibrationFile, Parameters, Peaks, RequestTimes, shape_of
 from tests.advise.advice.questions import inputs_of, llama
 from tests.memory import configs
 
-GROUP = Group(H200.product, 1, 1)
+GROUP = EngineGroup(H200.product, 1, 1)
 UNSPLIT = Layout(GROUP)
 
 
@@ -37,27 +37,27 @@ def built(config: dict[str, Any], layout: Layout = UNSPLIT, *calibrations: Calib
 
 
 def test_a_dense_model_on_the_measured_product_is_interpolated() -> None:
-    assert built(configs.LLAMA_8B).source is Source.INTERPOLATED
+    assert built(configs.LLAMA_8B).source is TimeSource.INTERPOLATED
 
 
 def test_an_own_calibration_counts_for_its_own_shape_alone() -> None:
-    assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B)).source is Source.INTERPOLATED
-    assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_1B)).source is Source.EXTRAPOLATED
-    assert built(configs.QWEN3_30B_A3B, Layout(GROUP), own(configs.LLAMA_8B)).source is Source.EXTRAPOLATED
+    assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B)).source is TimeSource.INTERPOLATED
+    assert built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_1B)).source is TimeSource.EXTRAPOLATED
+    assert built(configs.QWEN3_30B_A3B, Layout(GROUP), own(configs.LLAMA_8B)).source is TimeSource.EXTRAPOLATED
 
 
 def test_an_own_calibration_of_a_mixture_has_the_errors_that_were_measured_with_one() -> None:
     mixture = built(configs.QWEN3_30B_A3B, Layout(GROUP), own(configs.QWEN3_30B_A3B))
-    assert mixture.source is Source.INTERPOLATED
+    assert mixture.source is TimeSource.INTERPOLATED
     dense = built(configs.LLAMA_8B, Layout(GROUP), own(configs.LLAMA_8B))
     assert mixture.errors.tpot_p50 == 0.1 > dense.errors.tpot_p50
     assert mixture.errors.gap_p99 > dense.errors.gap_p99
 
 
 def test_an_fp8_kv_cache_was_measured_with_p_and_d_alone() -> None:
-    assert built(configs.LLAMA_8B, Layout(GROUP, fp8=True)).source is Source.EXTRAPOLATED
+    assert built(configs.LLAMA_8B, Layout(GROUP, fp8=True)).source is TimeSource.EXTRAPOLATED
     split = Layout(GROUP, GROUP, parse_transports(("nvlink",))[0], fp8=True)
-    assert built(configs.LLAMA_8B, split).source is Source.INTERPOLATED
+    assert built(configs.LLAMA_8B, split).source is TimeSource.INTERPOLATED
 
 
 @pytest.mark.parametrize("calibrations", [(), (own(configs.LLAMA_8B),)])
@@ -69,7 +69,7 @@ def test_what_the_docs_call_not_validated_is_extrapolated(calibrations: tuple[Ca
         (quantised, Layout(GROUP)),
         (configs.LLAMA_8B, rdma),
     ):
-        assert built(config, layout, *calibrations).source is Source.EXTRAPOLATED
+        assert built(config, layout, *calibrations).source is TimeSource.EXTRAPOLATED
 
 
 @pytest.mark.parametrize(("part", "role"), [("engine", 1), ("decode", 1), ("parameter", 0)])
@@ -82,7 +82,7 @@ def test_the_api_servers_of_the_file_are_those_of_the_engines(part: str, role: i
     kinds = split.arrangement.split.kind, split.arrangement.kind
     assert kinds[role].limits.servers.number == 4
     assert kinds[1 - role].limits.servers.number == (4 if part == "engine" else 1)
-    assert split.source is Source.EXTRAPOLATED  # times with several were not measured where one is full
+    assert split.source is TimeSource.EXTRAPOLATED  # times with several were not measured where one is full
 
 
 def test_the_times_beside_the_engine_are_those_of_an_own_calibration() -> None:

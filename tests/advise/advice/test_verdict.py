@@ -7,18 +7,18 @@ import pytest
 
 from pdinference_advise.advice.engines import Engines
 from pdinference_advise.advice.estimate import estimate
-from pdinference_advise.advice.layouts import Group, Layout
-from pdinference_advise.advice.objectives import Objective, Objectives
+from pdinference_advise.advice.layouts import EngineGroup, Layout
+from pdinference_advise.advice.objectives import Objective, RequestObjectives
 from pdinference_advise.advice.search import Candidate, SearchResult
 from pdinference_advise.advice.trial import Keeps, Trial
-from pdinference_advise.advice.verdict import Answer, Limit, judge, limit_of, ranked
+from pdinference_advise.advice.verdict import Answer, FirstLimit, judge, limit_of, ranked
 from pdinference_advise.advice.ways import parse_transports
 from pdinference_advise.simulation.run import Use
 from tests.advise.advice.questions import question
 
 ASKED: Final = question(ttft="500ms", tpot="20ms")
-GIVEN: Final = Objectives(99, Objective(0.5, 0.02))
-NONE: Final = Objectives(99, Objective())
+GIVEN: Final = RequestObjectives(99, Objective(0.5, 0.02))
+NONE: Final = RequestObjectives(99, Objective())
 IDLE: Final = Use(0.3, 0.9, 0.1, 0.0, 0.1, 0.0)
 FINE: Final = Trial(1.0, (0.05, 0.1), (0.006, 0.01), 0.02, (1.0, 1.5), 1.0, 0, 0, Keeps.YES, IDLE, 100.0)
 
@@ -26,7 +26,7 @@ FINE: Final = Trial(1.0, (0.05, 0.1), (0.006, 0.01), 0.02, (1.0, 1.5), 1.0, 0, 0
 def result(
     engines: int, trial: Trial = FINE, *, split: bool, bears: float | None = None, broken: Trial | None = None
 ) -> SearchResult:
-    group = Group("NVIDIA-H200", 1, 1)
+    group = EngineGroup("NVIDIA-H200", 1, 1)
     whole = Layout(replace(group, number=engines))
     layout = Layout(replace(group, number=engines - 1), group, parse_transports(())[0]) if split else whole
     built = Engines(ASKED.document, ASKED.inputs, 1000).build(layout)
@@ -115,26 +115,26 @@ def test_the_cheapest_that_keeps_the_objectives_is_first() -> None:
 @pytest.mark.parametrize(
     ("use", "limit"),
     [
-        (replace(IDLE, prefill=0.9), Limit.PREFILL),
-        (replace(IDLE, transfer=0.95), Limit.TRANSFER),
-        (replace(IDLE, api_server=0.95), Limit.API),
-        (replace(IDLE, preemptions=0.1), Limit.KV),
+        (replace(IDLE, prefill=0.9), FirstLimit.PREFILL),
+        (replace(IDLE, transfer=0.95), FirstLimit.TRANSFER),
+        (replace(IDLE, api_server=0.95), FirstLimit.API),
+        (replace(IDLE, preemptions=0.1), FirstLimit.KV),
     ],
 )
-def test_what_is_full_limits_the_first_token(use: Use, limit: Limit) -> None:
+def test_what_is_full_limits_the_first_token(use: Use, limit: FirstLimit) -> None:
     broken = replace(missing(), use=use)
     assert limit_of(result(2, split=True, broken=broken)) is limit
 
 
 def test_a_slow_token_is_decode_or_the_prompts_between_tokens() -> None:
     slow = replace(FINE, tpot=(0.02, 0.022), tpot_missed=0.5, keeps=Keeps.NO)
-    assert limit_of(result(2, split=True, broken=slow)) is Limit.DECODE
-    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is Limit.DECODE
-    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PROMPTS
+    assert limit_of(result(2, split=True, broken=slow)) is FirstLimit.DECODE
+    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is FirstLimit.DECODE
+    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is FirstLimit.PROMPTS
 
 
 def test_nothing_limits_what_bears_every_load_that_was_tried() -> None:
-    assert limit_of(result(2, split=True)) is Limit.NONE
+    assert limit_of(result(2, split=True)) is FirstLimit.NONE
 
 
 def test_a_cheaper_arrangement_within_the_error_band_is_named() -> None:
@@ -175,14 +175,14 @@ def test_prompts_that_take_much_of_the_time_limit_tokens_without_long_gaps() -> 
     slow = replace(FINE, tpot=(0.02, 0.022), gap=0.04, tpot_missed=0.3, keeps=Keeps.NO)
     one = result(1, slow, split=False)
     for scale, limit in (
-        (0.2 / one.candidate.estimate.prefill, Limit.DECODE),
-        (0.3 / one.candidate.estimate.prefill, Limit.PROMPTS),
+        (0.2 / one.candidate.estimate.prefill, FirstLimit.DECODE),
+        (0.3 / one.candidate.estimate.prefill, FirstLimit.PROMPTS),
     ):
         assert limit_of(replace(one, broken=replace(slow, scale=scale))) is limit
 
 
-@pytest.mark.parametrize(("tail", "limit"), [(0.0088, Limit.DECODE), (0.0142, Limit.PROMPTS)])
-def test_answers_with_uneven_tokens_are_limited_by_prompts(tail: float, limit: Limit) -> None:
+@pytest.mark.parametrize(("tail", "limit"), [(0.0088, FirstLimit.DECODE), (0.0142, FirstLimit.PROMPTS)])
+def test_answers_with_uneven_tokens_are_limited_by_prompts(tail: float, limit: FirstLimit) -> None:
     documents = replace(FINE, tpot=(0.0068, tail), gap=0.0125, tpot_missed=0.26, keeps=Keeps.NO)
     assert limit_of(result(1, documents, split=False)) is limit
 
@@ -196,7 +196,9 @@ def test_the_nearest_of_those_that_bear_no_load_has_the_shortest_requests() -> N
 def test_gpus_of_several_products_are_named_with_their_price() -> None:
     def on(product: str, number: int, cost: float, *, split: bool) -> SearchResult:
         one = result(number, split=split)
-        layout = replace(one.candidate.layout, decode=Group(product, 1, one.candidate.layout.decode.number), named=True)
+        layout = replace(
+            one.candidate.layout, decode=EngineGroup(product, 1, one.candidate.layout.decode.number), named=True
+        )
         built = replace(one.candidate.built, layout=layout)
         return replace(one, candidate=replace(one.candidate, built=built, cost=cost))
 
@@ -226,6 +228,6 @@ def test_more_gpus_are_advised_where_they_are_busy(use: Use, advice: str) -> Non
 
 def test_what_is_idle_limits_nothing() -> None:
     """Both objectives are missed with little work: the time of a step is too long, not the API server full."""
-    assert limit_of(result(2, replace(UNKEPT, use=replace(IDLE, api_server=0.45)), split=True)) is Limit.DECODE
+    assert limit_of(result(2, replace(UNKEPT, use=replace(IDLE, api_server=0.45)), split=True)) is FirstLimit.DECODE
     late = replace(UNKEPT, tpot_missed=0.0, use=replace(IDLE, prefill=0.1, api_server=0.45))
-    assert limit_of(result(2, late, split=True)) is Limit.PREFILL
+    assert limit_of(result(2, late, split=True)) is FirstLimit.PREFILL

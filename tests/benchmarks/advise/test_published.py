@@ -9,7 +9,7 @@ from benchmarks.advise.beside_published import errors_by_kind, lines
 from benchmarks.advise.errors import METRICS
 from benchmarks.advise.published import LOADS, Load
 from benchmarks.advise.published_predicted import built_of
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.errors import ERRORS
 from tests.conftest import REPOSITORY
 
@@ -22,11 +22,11 @@ def test_the_page_has_what_is_predicted_for_published_loads() -> None:
 
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: f"{load.source.name}-{load.prompt}-{load.rate:g}")
 def test_every_published_load_counts_as_extrapolated(load: Load) -> None:
-    assert built_of(load).source is Source.EXTRAPOLATED
+    assert built_of(load).source is TimeSource.EXTRAPOLATED
 
 
 def test_the_stated_errors_are_no_smaller_than_those_of_half_of_the_publications() -> None:
-    of = ERRORS[Source.EXTRAPOLATED]
+    of = ERRORS[TimeSource.EXTRAPOLATED]
     stated = (of.ttft_p50, of.ttft_p99, of.tpot_p50, of.tpot_p99, of.gap_p99, of.whole_p50)
     for name, most in zip(METRICS, stated, strict=True):
         medians = [median(errors[name]) for errors in errors_by_kind().values() if errors[name]]

@@ -11,7 +11,7 @@ from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, FindingResult
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import TransferWay, loads, shape_of, way_findings, way_of
-from pdinference.cli.listing import Listing
+from pdinference.cli.listing import ObjectListing
 from pdinference.manifests import RenderSettings
 from tests.memory.configs import LLAMA_8B
 
@@ -91,7 +91,7 @@ def test_a_measured_transfer_is_bounded(resource: Resource) -> None:
 
 def test_over_tcp_it_names_the_rdma_devices_that_are_there(resource: Resource) -> None:
     node = {"metadata": {"name": "a"}, "status": {"allocatable": {"rdma/ib": "1", "nvidia.com/gpu": "8"}}}
-    finding = found(subject(resource()), nodes=Listing((node,)))["way of the KV cache"]
+    finding = found(subject(resource()), nodes=ObjectListing((node,)))["way of the KV cache"]
     assert finding.result is FindingResult.PROBLEM
     assert "rdma/ib" in finding.remedy
 
@@ -118,8 +118,8 @@ def test_policies_that_limit_egress_of_p_or_d_are_named(resource: Resource) -> N
 
     of = subject(resource())
     harmless = [policy("ours", "Ingress"), policy("others", "Egress", app="web")]
-    assert found(of, policies=Listing(tuple(harmless)))["NetworkPolicies"].result is FindingResult.OK
+    assert found(of, policies=ObjectListing(tuple(harmless)))["NetworkPolicies"].result is FindingResult.OK
     limiting = policy("closed", "Egress", **{names.LABEL_ROLE: "decode"})
-    finding = found(of, policies=Listing((*harmless, limiting)))["NetworkPolicies"]
+    finding = found(of, policies=ObjectListing((*harmless, limiting)))["NetworkPolicies"]
     assert finding.result is FindingResult.UNKNOWN
     assert finding.found.startswith("closed limit")

@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.validation import InvalidResourceError
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from pdinference.manifests.pods.own_volumes import (
@@ -87,7 +87,7 @@ def test_of_jobs_only_what_writes_has_it(resource: Make, batch_document: Make) -
     job = next(o for o in render(resource(model=CACHED), RenderSettings()).objects if o["kind"] == "Job")
     assert with_token(job["spec"]["template"]["spec"]) == {"pdinference-model"}
     batch = PDBatch.model_validate(batch_document(output={"configMap": {"name": "answers"}}))
-    (runner,) = pods(render_batch(batch, Service("http://x", "m"), RenderSettings())).values()
+    (runner,) = pods(render_batch(batch, ServiceAccess("http://x", "m"), RenderSettings())).values()
     assert with_token(runner) == {"runner"}
 
 

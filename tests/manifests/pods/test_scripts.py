@@ -14,7 +14,7 @@ from pdinference.api.names import LABEL_REVISION
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
-from pdinference.engine.batch import Service
+from pdinference.engine.batch import ServiceAccess
 from pdinference.engine.command import script
 from pdinference.manifests import Manifest, RenderSettings, render
 from pdinference.manifests.batch import render_batch
@@ -83,7 +83,7 @@ def test_a_person_can_read_the_commands_of_every_example(path: Path) -> None:
             assert not too_long(render(PDInference.model_validate(document), SETTINGS).objects)
         else:
             batch = PDBatch.model_validate(document)
-            assert not too_long(render_batch(batch, Service("http://llama", "llama"), SETTINGS))
+            assert not too_long(render_batch(batch, ServiceAccess("http://llama", "llama"), SETTINGS))
 
 
 @pytest.mark.parametrize("spec", EVERY_FIELD.values(), ids=EVERY_FIELD)
@@ -103,7 +103,7 @@ def test_and_those_of_every_layout(resource: Make, spec: Json) -> None:
 @pytest.mark.parametrize("parts", BATCH_PARTS, ids=["volume", "ConfigMap"])
 def test_and_those_of_batches(batch_document: Callable[..., Json], parts: Json) -> None:
     batch = PDBatch.model_validate(batch_document(**parts))
-    assert not too_long(render_batch(batch, Service("http://llama", "llama"), SETTINGS))
+    assert not too_long(render_batch(batch, ServiceAccess("http://llama", "llama"), SETTINGS))
 
 
 @given(SPECS)

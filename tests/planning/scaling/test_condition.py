@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.observed import AutoscalerState, MetricLoad, Verdict
+from pdinference.planning.observed import AutoscalerState, MetricLoad, ObservedCondition
 from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
 from pdinference.planning.scaling.unknown_load import NOT_READ_YET
@@ -17,9 +17,9 @@ FINE = AutoscalerState(
     maximum=4,
     evaluated=True,
     loads=(MetricLoad("pdinference_kv_demand", 5, 800),),
-    able=Verdict("True", "ReadyForNewScale"),
-    active=Verdict("True", "ValidMetricFound"),
-    limited=Verdict("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
+    able=ObservedCondition("True", "ReadyForNewScale"),
+    active=ObservedCondition("True", "ValidMetricFound"),
+    limited=ObservedCondition("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
 )
 ELSEWHERE = MeasuredLoad(problem=("MetricsApiElsewhere", "Another server has it."))
 
@@ -29,11 +29,11 @@ def of(hpa: AutoscalerState | None, measured: MeasuredLoad = MeasuredLoad()) -> 
 
 
 def limited(reason: str) -> AutoscalerState:
-    return replace(FINE, limited=Verdict("True", reason))
+    return replace(FINE, limited=ObservedCondition("True", reason))
 
 
 def blind(reason: str, message: str, *loads: MetricLoad) -> AutoscalerState:
-    return replace(FINE, active=Verdict("False", reason, message), loads=loads or FINE.loads)
+    return replace(FINE, active=ObservedCondition("False", reason, message), loads=loads or FINE.loads)
 
 
 def test_a_role_that_follows_its_load() -> None:
@@ -59,13 +59,17 @@ TWO_HPAS = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode
         (limited("ScaleUpLimit"), "True ScaleUpLimit", "behavior"),
         (limited("ScaleDownLimit"), "True ScaleDownLimit", "behavior"),
         (
-            replace(FINE, able=Verdict("True", "ScaleDownStabilized")),
+            replace(FINE, able=ObservedCondition("True", "ScaleDownStabilized")),
             "True ScaleDownStabilized",
             "Scale-down waits",
         ),
         (None, "Unknown Starting", "does not exist yet"),
         (replace(FINE, evaluated=False, able=None, active=None), "Unknown Starting", "has not evaluated"),
-        (replace(FINE, able=Verdict("False", "FailedGetScale", "not found")), "False FailedGetScale", "not found"),
+        (
+            replace(FINE, able=ObservedCondition("False", "FailedGetScale", "not found")),
+            "False FailedGetScale",
+            "not found",
+        ),
         (blind("NoMetric", PREFIXED), "False NoMetric", "does not change: decode of ns/x: no pod serves yet."),
         (
             blind("NoMetric", READS_FIRST),
@@ -148,7 +152,7 @@ def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
 def test_a_changed_range_is_no_limit_until_the_hpa_is_evaluated(looked: int, now: tuple[int, int], reason: str) -> None:
     said = "TooManyReplicas" if looked >= now[1] or now[0] == 1 else "TooFewReplicas"
     minimum, maximum = now
-    hpa = replace(FINE, minimum=minimum, maximum=maximum, desired=looked, limited=Verdict("True", said))
+    hpa = replace(FINE, minimum=minimum, maximum=maximum, desired=looked, limited=ObservedCondition("True", said))
     assert of(hpa).reason == reason
 
 

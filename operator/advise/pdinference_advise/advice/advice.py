@@ -18,12 +18,12 @@ from pdinference_advise.advice import long_prompts, router_load, slow_tokens
 from pdinference_advise.advice.engines import DoesNotFitError, Engines
 from pdinference_advise.advice.estimate import Demand, demand_of, estimate
 from pdinference_advise.advice.layouts import SIZES, Layout, layouts
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.offer import Offer
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.resource import FIXED, Ranges, Scaling, document_of
 from pdinference_advise.advice.search import Candidate, Effort, Expect, Search, SearchResult, Simulate
-from pdinference_advise.advice.verdict import Limit, Verdict, judge, limit_of, ranked, stalls
+from pdinference_advise.advice.verdict import FirstLimit, Verdict, judge, limit_of, ranked, stalls
 from pdinference_advise.advice.ways import Transport
 from pdinference_advise.advice.workload.summary import Summary, summarise
 from pdinference_advise.advice.workload.trace import Trace
@@ -33,9 +33,9 @@ from pdinference_advise.simulation.arrivals import Arrival
 _MOST_REPLICAS = 1000
 _BUSIER: Final = 1.1
 """The busiest part is described if it has so many times the tokens per second of the load."""
-_LIMITS_OF_BYTES: Final = frozenset({Limit.DECODE, Limit.KV})
+_LIMITS_OF_BYTES: Final = frozenset({FirstLimit.DECODE, FirstLimit.KV})
 """Limits that an FP8 KV cache moves."""
-_LIMITS_OF_D: Final = _LIMITS_OF_BYTES | {Limit.API}
+_LIMITS_OF_D: Final = _LIMITS_OF_BYTES | {FirstLimit.API}
 """Limits that answers of P move, if they are those of a split arrangement."""
 SMALL_STEP: Final = 2048
 """Tokens a step that are tried without P. D was measured with as many: prompts delay tokens by 56 ms, not 220."""
@@ -62,7 +62,7 @@ class Question:
     inputs: Inputs
     offer: Offer
     transports: tuple[Transport, ...]
-    objectives: Objectives
+    objectives: RequestObjectives
     load: Trace
     peak: Trace
     calibrations: tuple[CalibrationFile, ...] = ()
@@ -267,7 +267,7 @@ def _changed(question: Question, order: Sequence[SearchResult]) -> Iterable[Layo
     best = {one.candidate.layout.split: one for one in reversed(order)}
     if _is_16_bit(question):
         limits = [(one.candidate.layout, limit_of(one)) for one in order]
-        network = (layout for layout, limit in limits if limit is Limit.TRANSFER and not layout.host_local)
+        network = (layout for layout, limit in limits if limit is FirstLimit.TRANSFER and not layout.host_local)
         of_the_best = (one.candidate.layout for one in best.values() if limit_of(one) in _LIMITS_OF_BYTES)
         for layout in (*islice(network, 1), *of_the_best):
             yield replace(layout, fp8=True)
@@ -332,7 +332,7 @@ def _published(question: Question, results: Iterable[SearchResult]) -> Iterable[
         )
 
 
-def _too_few(requests: int, objectives: Objectives) -> Iterable[str]:
+def _too_few(requests: int, objectives: RequestObjectives) -> Iterable[str]:
     """What to say of a load with less than one request beyond the percentile."""
     needed = math.ceil(100 / (100 - objectives.percentile) - 1e-6)
     if requests < needed:

@@ -6,10 +6,10 @@ Tests: tests/advise/advice/test_advice.py, tests/advise/commands/advise/test_adv
 import math
 from typing import Any
 
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.engines import CERTAINTY
-from pdinference_advise.advice.layouts import Group
+from pdinference_advise.advice.layouts import EngineGroup
 from pdinference_advise.advice.objectives import Objective
 from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.verdict import limit_of
@@ -94,7 +94,7 @@ def million(one: SearchResult) -> float | None:
     return one.candidate.cost / one.trial.tokens / 3600 * 1e6 if one.trial.tokens else None
 
 
-def _group(group: Group, limits: EngineLimits) -> dict[str, Any]:
+def _group(group: EngineGroup, limits: EngineLimits) -> dict[str, Any]:
     return {
         "product": group.product,
         "tensor": group.tensor,
@@ -110,12 +110,12 @@ def _objective(one: Objective) -> dict[str, float | None]:
     return {name: None if math.isinf(value) else value for name, value in (("ttft", one.ttft), ("tpot", one.tpot))}
 
 
-def _least_certain(*sources: Source | None) -> Source:
+def _least_certain(*sources: TimeSource | None) -> TimeSource:
     return max((one for one in sources if one is not None), key=CERTAINTY.index)
 
 
-def _number(values: dict[str, float], source: Source, errors: dict[str, float]) -> dict[str, Any]:
+def _number(values: dict[str, float], source: TimeSource, errors: dict[str, float]) -> dict[str, Any]:
     """Numbers that are not known (no request has ended) are null, and their source is unknown."""
     known = {name: None if math.isnan(value) else value for name, value in values.items()}
-    whose = Source.UNKNOWN if None in known.values() else source
+    whose = TimeSource.UNKNOWN if None in known.values() else source
     return {**known, "source": whose.value, "error": errors}

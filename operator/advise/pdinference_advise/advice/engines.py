@@ -15,13 +15,13 @@ from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_
 from pdinference.memory.figures import GIB
 from pdinference.memory.model.shape import ModelFacts
 from pdinference.memory.moved import mean_token_bytes
-from pdinference.performance.calibration import Calibration, Source, calibration_of
+from pdinference.performance.calibration import Calibration, TimeSource, calibration_of
 from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
 from pdinference_advise.advice.errors import Errors, band_of
-from pdinference_advise.advice.layouts import Group, Layout
+from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.resource import document_of
 from pdinference_advise.advice.ways import KnownWay, Transport, way_of
@@ -30,7 +30,7 @@ from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, S
 from pdinference_advise.simulation.engine import EngineLimits
 
 NETWORK = Transport("tcp")
-CERTAINTY: Final = tuple(Source)
+CERTAINTY: Final = tuple(TimeSource)
 """Sources, the most certain first."""
 
 
@@ -39,7 +39,7 @@ class DoesNotFitError(AdviceError):
 
 
 @dataclass(frozen=True)
-class Engine:
+class SizedEngines:
     """Engines of a role at one size.
 
     Attributes:
@@ -50,7 +50,7 @@ class Engine:
 
     kind: EngineKind
     plan: RolePlan
-    source: Source
+    source: TimeSource
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Built:
 
     layout: Layout
     arrangement: Arrangement
-    prefill: Source
-    decode: Source
-    transfer: Source | None
+    prefill: TimeSource
+    decode: TimeSource
+    transfer: TimeSource | None
     kv_bits: int
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TimeSource:
         """The least certain of all sources."""
         return max((self.prefill, self.decode, self.transfer or self.decode), key=CERTAINTY.index)
 
@@ -99,7 +99,7 @@ class Engines:
     ) -> None:
         self._base, self._inputs, self._prompt = base, inputs, prompt
         self._own = {device_key(one.product): one for one in calibrations}
-        self._made: dict[tuple[Role, Layout], Engine] = {}
+        self._made: dict[tuple[Role, Layout], SizedEngines] = {}
 
     def engine(
         self,
@@ -111,7 +111,7 @@ class Engines:
         fp8: bool = False,
         step_tokens: int = 0,
         answers: bool = False,
-    ) -> Engine:
+    ) -> SizedEngines:
         """The engine of a role.
 
         Args:
@@ -127,7 +127,7 @@ class Engines:
             DoesNotFitError: The model does not fit.
             AdviceError: Something of the model or the device is not known.
         """
-        group = Group(product, tensor, 1)
+        group = EngineGroup(product, tensor, 1)
         layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens, answers)
         key = (role, layout)
         if key not in self._made:
@@ -162,7 +162,7 @@ class Engines:
         answers = layout.answers or self._inputs.spec.router.parameter_answers != "Never"
         return Split(kind, layout.parameter.number, known.way, token, layout.pods, answers)
 
-    def _make(self, role: Role, layout: Layout) -> Engine:
+    def _make(self, role: Role, layout: Layout) -> SizedEngines:
         product = layout.decode.product
         spec = _spec(document_of(self._base, layout))
         try:
@@ -173,9 +173,9 @@ class Engines:
         steps, source = self._speed_of(plan, product)
         servers = api_server_processes(spec, role)
         if not _is_validated(plan, servers, split=layout.split):
-            source = max(source, Source.EXTRAPOLATED, key=CERTAINTY.index)
+            source = max(source, TimeSource.EXTRAPOLATED, key=CERTAINTY.index)
         limits = EngineLimits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
-        return Engine(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)
+        return SizedEngines(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)
 
     def _service(self, product: str) -> Service:
         own = self._own.get(device_key(product))
@@ -188,15 +188,15 @@ class Engines:
             raise AdviceError(f"The speed of {product} is not known, so nothing can be predicted for it.")
         return device, calibration_of(product)
 
-    def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> Source:
+    def _source(self, plan: RolePlan, product: str, calibration: Calibration) -> TimeSource:
         """Interpolated: the product was measured with such a model."""
-        if calibration.source is not Source.MEASURED:
+        if calibration.source is not TimeSource.MEASURED:
             return calibration.source
         own = self._own.get(device_key(product))
         measured = own.model == shape_of(plan.facts) if own else _is_plain(plan.facts)
-        return Source.INTERPOLATED if measured else Source.EXTRAPOLATED
+        return TimeSource.INTERPOLATED if measured else TimeSource.EXTRAPOLATED
 
-    def _speed_of(self, plan: RolePlan, product: str) -> tuple[StepModel, Source]:
+    def _speed_of(self, plan: RolePlan, product: str) -> tuple[StepModel, TimeSource]:
         device, calibration = self._speed(product)
         try:
             steps = StepModel(work_of(plan.facts, plan.settings), device, calibration)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ _MIXTURE: Final = Errors(0.15, 0.20, 0.10, 0.10, 0.35, 0.10, 0.10)
 _EXTRAPOLATED: Final = Errors(0.45, 0.50, 0.30, 0.30, 0.45, 0.30, 0.25)
 """No smaller than the errors of half of the publications of others (benchmarks/results/advise.md)."""
 
-ERRORS: Final[Mapping[Source, Errors]] = MappingProxyType(
+ERRORS: Final[Mapping[TimeSource, Errors]] = MappingProxyType(
     {
-        Source.MEASURED: _CALIBRATED,
-        Source.INTERPOLATED: _CALIBRATED,
-        Source.EXTRAPOLATED: _EXTRAPOLATED,
+        TimeSource.MEASURED: _CALIBRATED,
+        TimeSource.INTERPOLATED: _CALIBRATED,
+        TimeSource.EXTRAPOLATED: _EXTRAPOLATED,
     }
 )
 """By the source of the calibration: of the product itself, or taken from another product or kind of model."""
 
 
-def band_of(source: Source, *, mixture: bool) -> Errors:
+def band_of(source: TimeSource, *, mixture: bool) -> Errors:
     """The error band of a prediction.
 
     Args:

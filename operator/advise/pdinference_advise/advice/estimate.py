@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pdinference_advise.advice.engines import Built
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.simulation.arrangement import EngineKind
 from pdinference_advise.simulation.arrivals import Arrival
 
@@ -83,7 +83,7 @@ _FULL: Final = 0.98
 """Share of time that prompts may take in an engine that decodes too."""
 
 
-def estimate(built: Built, demand: Demand, objectives: Objectives) -> Estimate:
+def estimate(built: Built, demand: Demand, objectives: RequestObjectives) -> Estimate:
     """Bound an arrangement. It is optimistic: no queue, full steps, no burst."""
     arrangement = built.arrangement
     split = arrangement.split

@@ -10,7 +10,7 @@ from typing import Final
 from pdinference.api.v1alpha1.transfer import MOST_INSTANCES
 from pdinference.memory.product_names import short_name
 from pdinference.memory.split import GPUS_OF_A_HOST
-from pdinference_advise.advice.offer import Offer, Pool
+from pdinference_advise.advice.offer import Offer, OfferedPool
 from pdinference_advise.advice.ways import Transport, way_of
 
 SIZES: Final = (1, 2, 4, 8)
@@ -18,7 +18,7 @@ SIZES: Final = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EngineGroup:
     """Engines of a role, all alike.
 
     Attributes:
@@ -51,8 +51,8 @@ class Layout:
         named: Whether its title has the products, because there are several.
     """
 
-    decode: Group
-    parameter: Group | None = None
+    decode: EngineGroup
+    parameter: EngineGroup | None = None
     transport: Transport | None = None
     fp8: bool = False
     step_tokens: int = 0
@@ -75,7 +75,7 @@ class Layout:
         return self.transport is not None and self.transport.host_local
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[EngineGroup, ...]:
         """P, if there is one, and D."""
         return (self.decode,) if self.parameter is None else (self.parameter, self.decode)
 
@@ -113,7 +113,7 @@ class Layout:
     def title(self) -> str:
         """For people, in one line."""
 
-        def engines(group: Group, name: str) -> str:
+        def engines(group: EngineGroup, name: str) -> str:
             on = f" on {short_name(group.product)}" if self.named else ""
             return f"{group.number} {name} TP {group.tensor}{on}"
 
@@ -142,7 +142,7 @@ def layouts(
     for pool in offer.pools:
         for tensor in sizes[pool.product]:
             for number in range(1, pool.number // tensor + 1):
-                yield Layout(Group(pool.product, tensor, number), named=several)
+                yield Layout(EngineGroup(pool.product, tensor, number), named=several)
     for of_p, of_d in pairs(offer.pools, repeat=2):
         for tensor_p, tensor_d in pairs(sizes[of_p.product], sizes[of_d.product]):
             if tensor_d % tensor_p and not (mla and tensor_p % tensor_d == 0):
@@ -151,15 +151,19 @@ def layouts(
                 yield from _on_ways(parameter, decode, ways, named=several)
 
 
-def _pairs(of_p: Pool, of_d: Pool, tensor_p: int, tensor_d: int) -> Iterator[tuple[Group, Group]]:
+def _pairs(
+    of_p: OfferedPool, of_d: OfferedPool, tensor_p: int, tensor_d: int
+) -> Iterator[tuple[EngineGroup, EngineGroup]]:
     shared = of_p.product == of_d.product
     for number_p in range(1, of_p.number // tensor_p + 1):
         left = of_d.number - (number_p * tensor_p if shared else 0)
         for number_d in range(1, left // tensor_d + 1):
-            yield Group(of_p.product, tensor_p, number_p), Group(of_d.product, tensor_d, number_d)
+            yield EngineGroup(of_p.product, tensor_p, number_p), EngineGroup(of_d.product, tensor_d, number_d)
 
 
-def _on_ways(parameter: Group, decode: Group, ways: Iterable[Transport], *, named: bool) -> Iterator[Layout]:
+def _on_ways(
+    parameter: EngineGroup, decode: EngineGroup, ways: Iterable[Transport], *, named: bool
+) -> Iterator[Layout]:
     for way in ways:
         layout = Layout(decode, parameter, way, named=named)
         if way.host_local and (parameter.product != decode.product or not layout.pods):

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pdinference.performance.step import StepModel
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.simulation.arrivals import Arrival
 
 _LONGEST: Final = range(1, 10_000_001)
 
 
-def note(arrivals: Sequence[Arrival], objectives: Objectives, fastest: Sequence[StepModel]) -> Iterable[str]:
+def note(arrivals: Sequence[Arrival], objectives: RequestObjectives, fastest: Sequence[StepModel]) -> Iterable[str]:
     """What to say if too many prompts are so long that no number of GPUs keeps the objective.
 
     Args:

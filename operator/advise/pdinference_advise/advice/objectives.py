@@ -42,7 +42,7 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
-class Objectives:
+class RequestObjectives:
     """What all requests should keep.
 
     Attributes:
@@ -75,15 +75,15 @@ class Objectives:
         return f"{'; '.join(each)} for {self.percentile:g} % of requests"
 
 
-def objectives_of(stated: planned.Objectives) -> Objectives:
+def objectives_of(stated: planned.StatedObjectives) -> RequestObjectives:
     """Those of a resource."""
     ttft, tpot = (math.inf if limit is None else limit for limit in (stated.ttft, stated.tpot))
-    return Objectives(stated.percentile, Objective(ttft, tpot))
+    return RequestObjectives(stated.percentile, Objective(ttft, tpot))
 
 
 def parse_objectives(
     ttft: str | None, tpot: str | None, percentile: float, of_kinds: Iterable[str], kinds: Collection[str]
-) -> Objectives:
+) -> RequestObjectives:
     """Read the options.
 
     Args:
@@ -108,7 +108,7 @@ def parse_objectives(
         if kind in found or len(found) >= _MOST_KINDS:
             raise AdviceError(f"--objective: {cut(kind, 40)} is there twice, or one class too many.")
         found[kind] = objective
-    return Objectives(percentile, default, tuple(found.items()))
+    return RequestObjectives(percentile, default, tuple(found.items()))
 
 
 def duration(text: str, where: str) -> float:

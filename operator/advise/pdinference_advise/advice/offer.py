@@ -24,7 +24,7 @@ _PRODUCT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class OfferedPool:
     """GPUs of one product.
 
     Attributes:
@@ -49,7 +49,7 @@ class Offer:
         priced: Whether prices are given.
     """
 
-    pools: tuple[Pool, ...]
+    pools: tuple[OfferedPool, ...]
     priced: bool
 
     @property
@@ -93,7 +93,7 @@ def product_of(name: str) -> str:
     return PRODUCTS.get(key.removeprefix("nvidia-"), name.removesuffix("-SHARED"))
 
 
-def _pool(text: str) -> Pool:
+def _pool(text: str) -> OfferedPool:
     match = _GPUS.fullmatch(text.strip())
     if match is None:
         raise AdviceError(
@@ -102,10 +102,10 @@ def _pool(text: str) -> Pool:
     number = int(match[1])
     if number > MOST_GPUS:
         raise AdviceError(f"--gpus: {number:,} GPUs are more than {MOST_GPUS:,}. Ask for a part of them.")
-    return Pool(product_of(match[2]), match[2], number)
+    return OfferedPool(product_of(match[2]), match[2], number)
 
 
-def _require_known(pool: Pool, *, speed_known: bool, memory_known: bool) -> None:
+def _require_known(pool: OfferedPool, *, speed_known: bool, memory_known: bool) -> None:
     if not speed_known and device_of(pool.product) is None:
         raise AdviceError(
             f"--gpus: the speed of {pool.product} is not known, so nothing can be predicted for it. Known short names: "
@@ -131,11 +131,13 @@ def _price(text: str) -> tuple[str, float]:
     return product_of(name.strip()), price
 
 
-def _priced(pools: list[Pool], prices: Mapping[str, float]) -> Offer:
+def _priced(pools: list[OfferedPool], prices: Mapping[str, float]) -> Offer:
     products = {pool.product for pool in pools}
     if other := next((product for product in prices if product not in products), None):
         raise AdviceError(f"--price: {other} is not among --gpus. Leave it out, or add these GPUs.")
     if prices and (missing := next((pool for pool in pools if pool.product not in prices), None)):
         raise AdviceError(f"--price: there is none for {missing.name}. Give one for each product of --gpus.")
-    priced = tuple(Pool(pool.product, pool.name, pool.number, prices.get(pool.product, pool.price)) for pool in pools)
+    priced = tuple(
+        OfferedPool(pool.product, pool.name, pool.number, prices.get(pool.product, pool.price)) for pool in pools
+    )
     return Offer(priced, bool(prices))

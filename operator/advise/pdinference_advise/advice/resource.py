@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pdinference_advise.advice.layouts import Group, Layout
+from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.ways import Transport
 
 Json = Mapping[str, Any]
@@ -93,7 +93,7 @@ def _ordered(spec: dict[str, Any]) -> dict[str, Any]:
     return first | spec
 
 
-def _role(base: Json, name: str, group: Group, scaling: Scaling | None, memory: int | None) -> dict[str, Any]:
+def _role(base: Json, name: str, group: EngineGroup, scaling: Scaling | None, memory: int | None) -> dict[str, Any]:
     own = _member(base["spec"], name)
     role: dict[str, Any] = {"replicas": group.number}
     if scaling is not None:

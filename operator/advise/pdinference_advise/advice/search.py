@@ -12,7 +12,7 @@ from typing import Final
 from pdinference_advise.advice.engines import Built
 from pdinference_advise.advice.estimate import Demand, Estimate
 from pdinference_advise.advice.layouts import Layout
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.trial import Keeps, Task, Trial
 
 Simulate = Callable[[Sequence[Task]], list[Trial]]
@@ -119,7 +119,7 @@ class Search:
     """
 
     def __init__(
-        self, demand: Demand, objectives: Objectives, simulate: Simulate, effort: Effort, expect: Expect
+        self, demand: Demand, objectives: RequestObjectives, simulate: Simulate, effort: Effort, expect: Expect
     ) -> None:
         self._demand, self._objectives, self._simulate, self._effort = demand, objectives, simulate, effort
         self._expect = expect

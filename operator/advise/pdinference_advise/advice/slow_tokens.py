@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from pdinference.performance.step import StepModel
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 
 
-def note(kinds: Iterable[str], objectives: Objectives, fastest: Sequence[StepModel], context: float) -> Iterable[str]:
+def note(
+    kinds: Iterable[str], objectives: RequestObjectives, fastest: Sequence[StepModel], context: float
+) -> Iterable[str]:
     """What to say if an objective for a token is shorter than the shortest step.
 
     Args:

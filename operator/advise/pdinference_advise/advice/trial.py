@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from pdinference_advise.advice.errors import Errors
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.workload.trace import Trace
 from pdinference_advise.simulation.arrangement import Arrangement
 from pdinference_advise.simulation.request import Request
@@ -97,7 +97,7 @@ class Trial:
         return math.inf if math.isnan(self.whole[0]) else self.whole[0]
 
 
-def run_trial(task: Task, load: Trace, objectives: Objectives) -> Trial:
+def run_trial(task: Task, load: Trace, objectives: RequestObjectives) -> Trial:
     """Simulate the busiest part of a load."""
     part = load.busiest(task.seconds).faster(task.scale)
     warm_up = _WARM_UP * part.seconds
@@ -136,7 +136,7 @@ class _Judged:
     tpot: float
 
 
-def _judged(request: Request, objectives: Objectives) -> _Judged:
+def _judged(request: Request, objectives: RequestObjectives) -> _Judged:
     arrival = request.arrival
     if not request.done_at:
         return _Judged(arrival.kind, math.inf, math.inf)
@@ -146,7 +146,7 @@ def _judged(request: Request, objectives: Objectives) -> _Judged:
     return _Judged(arrival.kind, (request.first_at - arrival.at) / objective.ttft, tpot / objective.tpot)
 
 
-def _keeps(judged: Sequence[_Judged], objectives: Objectives, errors: Errors, *, grows: bool) -> Keeps:
+def _keeps(judged: Sequence[_Judged], objectives: RequestObjectives, errors: Errors, *, grows: bool) -> Keeps:
     if not judged:
         return Keeps.NO
     if not objectives.given:

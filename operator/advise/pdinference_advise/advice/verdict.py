@@ -8,7 +8,7 @@ from typing import Final
 
 from pdinference.memory.product_names import short_name
 from pdinference_advise.advice.errors import Errors
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps, Trial
 
@@ -36,7 +36,7 @@ class Answer(StrEnum):
     NEITHER = "Neither"
 
 
-class Limit(StrEnum):
+class FirstLimit(StrEnum):
     """What breaks first."""
 
     PREFILL = "prefill"
@@ -63,22 +63,22 @@ class Verdict:
     best: SearchResult | None
 
 
-def limit_of(result: SearchResult) -> Limit:
+def limit_of(result: SearchResult) -> FirstLimit:
     """What breaks first when the load grows."""
     trial, split = result.broken or result.trial, result.candidate.layout.split
     use = trial.use
     if result.broken is None and result.trial.kept:
-        return Limit.NONE
+        return FirstLimit.NONE
     shares = {
-        Limit.PREFILL: use.prefill,
-        Limit.TRANSFER: use.transfer,
-        Limit.API: use.api_server if use.api_server >= _BUSY else 0.0,
-        Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
+        FirstLimit.PREFILL: use.prefill,
+        FirstLimit.TRANSFER: use.transfer,
+        FirstLimit.API: use.api_server if use.api_server >= _BUSY else 0.0,
+        FirstLimit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
     }
     tokens = trial.tpot_missed > trial.ttft_missed or (trial.tpot_missed == trial.ttft_missed > 0 and _is_idle(trial))
-    if tokens and max(use.api_server, shares[Limit.KV]) < 0.9:
+    if tokens and max(use.api_server, shares[FirstLimit.KV]) < 0.9:
         prompts = not split and _prompts_delay_tokens(result, trial)
-        return Limit.PROMPTS if prompts else Limit.DECODE
+        return FirstLimit.PROMPTS if prompts else FirstLimit.DECODE
     return max(shares, key=lambda limit: shares[limit])
 
 
@@ -99,7 +99,7 @@ def stalls(trial: Trial) -> bool:
     return trial.gap > _STALLED * trial.tpot[0]
 
 
-def ranked(results: Sequence[SearchResult], objectives: Objectives) -> list[SearchResult]:
+def ranked(results: Sequence[SearchResult], objectives: RequestObjectives) -> list[SearchResult]:
     """The cheapest that keeps the objectives first; of one price, the one that bears more."""
 
     def order(one: SearchResult) -> tuple[float, ...]:
@@ -112,7 +112,7 @@ def ranked(results: Sequence[SearchResult], objectives: Objectives) -> list[Sear
     return sorted(results, key=order)
 
 
-def judge(results: Sequence[SearchResult], objectives: Objectives) -> Verdict:
+def judge(results: Sequence[SearchResult], objectives: RequestObjectives) -> Verdict:
     """Compare the best split arrangement with the best that is not."""
     order = ranked(results, objectives)
     if not order or not order[0].trial.kept:
@@ -124,7 +124,7 @@ def judge(results: Sequence[SearchResult], objectives: Objectives) -> Verdict:
     return _by_cost(best, rival, order, objectives) if objectives.given else _by_times(best, rival, objectives)
 
 
-def _neither(order: Sequence[SearchResult], objectives: Objectives) -> Verdict:
+def _neither(order: Sequence[SearchResult], objectives: RequestObjectives) -> Verdict:
     if not order:
         return Verdict(Answer.NEITHER, "No arrangement is possible on these GPUs.", None)
     best = order[0]
@@ -143,7 +143,9 @@ def _neither(order: Sequence[SearchResult], objectives: Objectives) -> Verdict:
     )
 
 
-def _by_cost(best: SearchResult, rival: SearchResult, order: Sequence[SearchResult], objectives: Objectives) -> Verdict:
+def _by_cost(
+    best: SearchResult, rival: SearchResult, order: Sequence[SearchResult], objectives: RequestObjectives
+) -> Verdict:
     """With objectives the price decides, then the load that is borne.
 
     The errors of two predictions of one model have mostly one direction. So the verdict holds if it is the same when
@@ -156,7 +158,7 @@ def _by_cost(best: SearchResult, rival: SearchResult, order: Sequence[SearchResu
     return Verdict(side, _reason(best, rival, objectives) + _band(best, order) + _cheaper(best, order), best)
 
 
-def _alone(best: SearchResult, order: Sequence[SearchResult], objectives: Objectives) -> str:
+def _alone(best: SearchResult, order: Sequence[SearchResult], objectives: RequestObjectives) -> str:
     """The best arrangement, where the other mode has none."""
     keeps = "keeps the objectives" if objectives.given else "carries the load"
     other = "unsplit" if best.candidate.layout.split else "split"
@@ -216,7 +218,7 @@ def _doubt(
     return f"{near.candidate.layout.title} is {price}, and misses the objectives by less than the error band"
 
 
-def _reason(best: SearchResult, rival: SearchResult, objectives: Objectives) -> str:
+def _reason(best: SearchResult, rival: SearchResult, objectives: RequestObjectives) -> str:
     if not rival.trial.kept:
         missed = f"{_name(rival, start=True)} does not: {_miss(rival, objectives)}."
         return f"{_model(best)} keeps the objectives with {_gpus(best)}. {missed}"
@@ -241,7 +243,7 @@ def quicker(together: float, split: float, band: float) -> Answer:
     return Answer.SPLIT if split < together else Answer.TOGETHER
 
 
-def _by_times(best: SearchResult, rival: SearchResult, objectives: Objectives) -> Verdict:
+def _by_times(best: SearchResult, rival: SearchResult, objectives: RequestObjectives) -> Verdict:
     """Without objectives the median time of a whole request decides."""
     if not rival.trial.kept:
         return Verdict(
@@ -258,7 +260,7 @@ def _by_times(best: SearchResult, rival: SearchResult, objectives: Objectives) -
     return Verdict(answer, why, best)
 
 
-def _trade(best: SearchResult, rival: SearchResult, objectives: Objectives) -> str:
+def _trade(best: SearchResult, rival: SearchResult, objectives: RequestObjectives) -> str:
     """What each is better at."""
     values: tuple[tuple[str, Callable[[Trial], float]], ...] = (
         (f"TTFT {objectives.tail}", lambda trial: trial.ttft[1]),
@@ -281,7 +283,7 @@ def _close(best: SearchResult, rival: SearchResult, why: str) -> Verdict:
     )
 
 
-def _miss(one: SearchResult, objectives: Objectives) -> str:
+def _miss(one: SearchResult, objectives: RequestObjectives) -> str:
     trial = one.trial
     if trial.ttft_missed >= trial.tpot_missed:
         return f"TTFT {objectives.tail} {_time(trial.ttft[1])}, limited by {limit_of(one)}"

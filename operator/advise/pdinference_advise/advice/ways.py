@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pdinference.api.words import cut
-from pdinference.performance.calibration import H200, Source
+from pdinference.performance.calibration import H200, TimeSource
 from pdinference.performance.devices import device_key, device_of
 from pdinference.performance.links import NVLINK, TCP, Way
 from pdinference_advise.advice.problem import AdviceError
@@ -53,7 +53,7 @@ class KnownWay:
     """A way, and the source of its speed."""
 
     way: Way
-    source: Source
+    source: TimeSource
 
 
 def parse_transports(texts: Iterable[str]) -> tuple[Transport, ...]:
@@ -102,14 +102,14 @@ def way_of(transport: Transport, product: str, tensor: int) -> KnownWay:
     """
     if transport.rate is not None:
         # No transfer over RDMA was measured here: its latency is assumed to be that of TCP.
-        source = Source.EXTRAPOLATED if transport.name == "rdma" else Source.MEASURED
+        source = TimeSource.EXTRAPOLATED if transport.name == "rdma" else TimeSource.MEASURED
         latency = NVLINK.latency if transport.host_local else TCP.latency
         return KnownWay(Way(transport.title, transport.rate, latency), source)
     if not transport.host_local:
-        return KnownWay(TCP, Source.INTERPOLATED)
+        return KnownWay(TCP, TimeSource.INTERPOLATED)
     device = device_of(product)
     links = device.links if device is not None else _MEASURED_LINKS
     same = device_key(product) == device_key(H200.product)
     rate = NVLINK.rate * min(1.0, links / _MEASURED_LINKS) * tensor
     name = NVLINK.name if links >= _NVLINK_LEAST else "PCIe"
-    return KnownWay(replace(NVLINK, name=name, rate=rate), Source.INTERPOLATED if same else Source.EXTRAPOLATED)
+    return KnownWay(replace(NVLINK, name=name, rate=rate), TimeSource.INTERPOLATED if same else TimeSource.EXTRAPOLATED)

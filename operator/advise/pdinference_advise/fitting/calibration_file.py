@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from pdinference.memory.model.shape import ModelFacts
-from pdinference.performance.calibration import Calibration, Source
+from pdinference.performance.calibration import Calibration, TimeSource
 from pdinference.performance.devices import Device
 from pdinference.performance.service import SERVICE, Service
 from pdinference_advise.fitting.api_server import server_times
@@ -111,7 +111,9 @@ class CalibrationFile(Strict):
     @property
     def calibration(self) -> Calibration:
         """The calibration."""
-        return Calibration(product=self.product, source=Source.MEASURED, **self.parameters.model_dump(by_alias=False))
+        return Calibration(
+            product=self.product, source=TimeSource.MEASURED, **self.parameters.model_dump(by_alias=False)
+        )
 
     @property
     def device(self) -> Device:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pdinference.performance.calibration import H200, Calibration, Source
+from pdinference.performance.calibration import H200, Calibration, TimeSource
 from pdinference.performance.devices import Device
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import Work
@@ -106,7 +106,7 @@ def fit(
     """
     used, held_out = split(points)
     _require(used)
-    base = replace(H200, product=product, source=Source.MEASURED)
+    base = replace(H200, product=product, source=TimeSource.MEASURED)
     of_precision = "compute8" if work.low_precision else "compute", "kv8" if work.kv8 else "kv"
     names = (*of_precision, *_SHARES, *_SECONDS)
 

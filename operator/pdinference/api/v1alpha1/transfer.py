@@ -47,14 +47,14 @@ class RDMA(ApiModel):
     finds them."""
 
 
-class Mooncake(ApiModel):
+class MooncakeSettings(ApiModel):
     """Settings of the Mooncake connector."""
 
     protocol: Literal["rdma", "tcp"] = "rdma"
     """Transport of the KV cache. rdma needs transfer.rdma."""
 
 
-class LMCache(ApiModel):
+class LMCacheSettings(ApiModel):
     """Settings of the LMCache connector."""
 
     remote_url: Annotated[
@@ -69,7 +69,7 @@ class LMCache(ApiModel):
     to the server can read the cache."""
 
 
-class SharedStorage(ApiModel):
+class SharedStorageSettings(ApiModel):
     """Settings of the SharedStorage connector."""
 
     claim_name: ObjectName
@@ -111,11 +111,11 @@ class Transfer(ApiModel):
     right and D had the KV cache from P. Warn: the result is only reported. Off: nothing is tried."""
     rdma: RDMA | None = None
     """RDMA devices for P and D pods. Default: none; the KV cache moves over the pod network or within a node."""
-    mooncake: Mooncake = Field(default_factory=Mooncake)
+    mooncake: MooncakeSettings = Field(default_factory=MooncakeSettings)
     """Settings of the Mooncake connector."""
-    lm_cache: LMCache | None = None
+    lm_cache: LMCacheSettings | None = None
     """Settings of the LMCache connector."""
-    shared_storage: SharedStorage | None = None
+    shared_storage: SharedStorageSettings | None = None
     """Settings of the SharedStorage connector."""
 
     @property

@@ -15,7 +15,7 @@ from pdinference.api.quantities import quantity
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import may_run
-from pdinference.cli.listing import Listing
+from pdinference.cli.listing import ObjectListing
 from pdinference.cluster.client import Json
 
 _OF_DRIVER: Final = re.compile(r"device\.driver\s*==\s*['\"]([a-z0-9.-]+)['\"]")
@@ -36,7 +36,7 @@ def devices(facts: ClusterFacts, subject: Subject | None) -> Iterator[Finding]:
         return
     for role, name in subject.names_of_roles.items():
         pod = subject.templates[role]["spec"]
-        nodes = Listing(tuple(_suitable(pod, facts.nodes.items)), facts.nodes.unreadable)
+        nodes = ObjectListing(tuple(_suitable(pod, facts.nodes.items)), facts.nodes.unreadable)
         yield from _of_role(facts, subject, role, name, nodes)
     yield from _products(facts, subject)
     spec = subject.resource.spec
@@ -44,7 +44,7 @@ def devices(facts: ClusterFacts, subject: Subject | None) -> Iterator[Finding]:
         yield _imex(facts)
 
 
-def _of_role(facts: ClusterFacts, subject: Subject, role: Role, name: str, nodes: Listing) -> Iterator[Finding]:
+def _of_role(facts: ClusterFacts, subject: Subject, role: Role, name: str, nodes: ObjectListing) -> Iterator[Finding]:
     if nodes.unreadable:
         yield unknown(f"nodes of {name}", nodes.unreadable, "An administrator can run this command.")
     elif not nodes.items:
@@ -96,7 +96,7 @@ def _on_one_node(subject: str, resource: str, amount: int, nodes: tuple[Json, ..
     return problem(subject, f"A pod needs {amount} on one node; the largest of these nodes has {largest}.", remedy)
 
 
-def _claimed(facts: ClusterFacts, claim: Json, name: str, nodes: Listing) -> Iterator[Finding]:
+def _claimed(facts: ClusterFacts, claim: Json, name: str, nodes: ObjectListing) -> Iterator[Finding]:
     """Device classes and published devices for a claim. Its CEL selectors are not evaluated."""
     for request in claim["requests"]:
         exactly = request["exactly"]
@@ -115,7 +115,7 @@ def _claimed(facts: ClusterFacts, claim: Json, name: str, nodes: Listing) -> Ite
         yield _published(facts, found, f"devices for {name}", exactly, nodes)
 
 
-def _published(facts: ClusterFacts, found: Json, subject: str, exactly: Json, nodes: Listing) -> Finding:
+def _published(facts: ClusterFacts, found: Json, subject: str, exactly: Json, nodes: ObjectListing) -> Finding:
     count: int = exactly["count"]
     if facts.slices.unreadable or nodes.unreadable:
         return unknown(subject, facts.slices.unreadable or nodes.unreadable)
@@ -145,7 +145,7 @@ def _driver(device_class: Json) -> str | None:
     return next((match[1] for expression in expressions if (match := _OF_DRIVER.search(expression))), None)
 
 
-def _devices_by_node(slices: Listing, driver: str) -> Counter[str]:
+def _devices_by_node(slices: ObjectListing, driver: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for item in slices.items:
         spec = item["spec"]
@@ -199,7 +199,7 @@ def _overview(facts: ClusterFacts) -> Iterator[Finding]:
         yield _imex(facts)
 
 
-def _extended_overview(nodes: Listing) -> Finding:
+def _extended_overview(nodes: ObjectListing) -> Finding:
     totals = _extended(map(_allocatable, nodes.items))
     if not any(totals.values()):
         return problem("extended resources", f"None of {len(nodes.items)} nodes offers one.", f"For GPUs: {_PLUGIN}")
@@ -207,7 +207,7 @@ def _extended_overview(nodes: Listing) -> Finding:
     return ok("extended resources", f"On {len(nodes.items)} nodes: {offered}.")
 
 
-def _class_overview(classes: Listing) -> Finding:
+def _class_overview(classes: ObjectListing) -> Finding:
     if classes.unreadable:
         return unknown("DeviceClasses", classes.unreadable)
     found = _listed(each["metadata"]["name"] for each in classes.items)

@@ -22,7 +22,7 @@ from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import TransferWay, shape_of, way_of
 from pdinference.cli.documents import problems_reported
 from pdinference.cli.installed import installed, operators
-from pdinference.cli.listing import Listing
+from pdinference.cli.listing import ObjectListing
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.engine.connectors.registry import connector_of, measurable
@@ -60,7 +60,7 @@ async def examined(
 
 
 async def _subject(
-    api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings, deployments: Listing
+    api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings, deployments: ObjectListing
 ) -> Subject:
     stored = isinstance(which, str)
     document = await chosen(api, namespace, which) if isinstance(which, str) else which

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.status import Status
-from pdinference.cli.listing import EMPTY, Listing
+from pdinference.cli.listing import EMPTY, ObjectListing
 from pdinference.cluster.client import Json
 from pdinference.memory import RolePlan
 from pdinference.planning.condition_changes import ROLE_WORDS
@@ -31,12 +31,12 @@ class ClusterFacts:
     version: str = ""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
-    operators: Listing = EMPTY
-    webhooks: Listing = EMPTY
-    nodes: Listing = EMPTY
-    device_classes: Listing = EMPTY
-    slices: Listing = EMPTY
-    policies: Listing = EMPTY
+    operators: ObjectListing = EMPTY
+    webhooks: ObjectListing = EMPTY
+    nodes: ObjectListing = EMPTY
+    device_classes: ObjectListing = EMPTY
+    slices: ObjectListing = EMPTY
+    policies: ObjectListing = EMPTY
 
     def serves(self, group: str, version: str) -> bool:
         """Whether the API server serves a version of a group."""

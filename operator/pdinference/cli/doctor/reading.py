@@ -8,7 +8,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.cli.doctor.facts import ClusterFacts
-from pdinference.cli.listing import EMPTY, Listing, listing
+from pdinference.cli.listing import EMPTY, ObjectListing, listing
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import NETWORK_POLICY
@@ -16,7 +16,7 @@ from pdinference.cluster.kinds import NETWORK_POLICY
 DEVICE_API: Final = "resource.k8s.io"
 
 
-async def read_facts(api: ApiServer, namespace: str, deployments: Listing) -> ClusterFacts:
+async def read_facts(api: ApiServer, namespace: str, deployments: ObjectListing) -> ClusterFacts:
     """Read everything that the checks need, beside the operator's Deployments.
 
     Raises:

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1.status import Status
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import selects
-from pdinference.cli.listing import Listing
+from pdinference.cli.listing import ObjectListing
 from pdinference.engine.connectors.registry import connector_of, measurable
 from pdinference.engine.transfer_measurement import KVShape
 from pdinference.memory import RolePlan
@@ -194,7 +194,7 @@ def _observed(status: Status) -> Finding:
     return ok(name, text) if condition.status == "True" else unknown(name, text)
 
 
-def _egress(policies: Listing, subject: Subject) -> Iterator[Finding]:
+def _egress(policies: ObjectListing, subject: Subject) -> Iterator[Finding]:
     """NetworkPolicies of others that limit what P and D may connect to."""
     if policies.unreadable:
         yield unknown("NetworkPolicies", policies.unreadable)

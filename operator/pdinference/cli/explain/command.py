@@ -14,7 +14,7 @@ from pdinference.cli.chosen import chosen, name_argument
 from pdinference.cli.connection import Connect, Connection, connection_options
 from pdinference.cli.explain.explanation import Explanation, explanation, left_alone
 from pdinference.cli.explain.file_objects import read_file
-from pdinference.cli.explain.live_objects import ObjectCache, UnreadableError, read_live
+from pdinference.cli.explain.live_objects import ObjectCache, UnreadableResourceError, read_live
 from pdinference.cli.explain.moment import look
 from pdinference.cli.explain.text import print_explanation
 from pdinference.cli.file_options import file_option
@@ -72,7 +72,7 @@ def _of_cluster(connection: Connection, name: str | None, settings: RenderSettin
         try:
             found = await installed(api, body["metadata"]["namespace"], settings)
             cache, resource = await read_live(api, body, keda=found.settings.keda is not None)
-        except UnreadableError as error:
+        except UnreadableResourceError as error:
             raise click.ClickException(str(error)) from None
         return await _explained(api, cache, resource, found, from_file=False)
 

@@ -14,7 +14,7 @@ from pdinference.cluster.listing import list_all
 from pdinference.cluster.state.records import ResourceRecord
 
 
-class UnreadableError(Exception):
+class UnreadableResourceError(Exception):
     """The resource cannot be parsed."""
 
 
@@ -53,7 +53,7 @@ async def read_live(api: ApiServer, body: Json, *, keda: bool) -> tuple[ObjectCa
     owner = Owner(body["metadata"]["namespace"], body["metadata"]["name"])
     cache.observe(RESOURCE, body, deleted=False)
     if (resource := cache.resources.get(owner)) is None:
-        raise UnreadableError(f"{owner} cannot be read.")
+        raise UnreadableResourceError(f"{owner} cannot be read.")
     for kind in watched(keda=keda):
         if kind in RESOURCES:
             continue

@@ -11,7 +11,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.plain_text import plain
 from pdinference.cli.explain.moment import Moment
-from pdinference.cli.history.changes import Change
+from pdinference.cli.history.changes import FieldChange
 from pdinference.cluster.apply import wave_of
 from pdinference.cluster.drift import difference
 from pdinference.cluster.history.entry import entry_name
@@ -81,7 +81,7 @@ def _why(moment: Moment, key: ChildKey, verdict: Verdict) -> str:
     what = "the manifest changed" if verdict is Verdict.APPLY else "the live object was changed"
     if found is None:
         return f"{what}: the live object has all of it, and the hash in its annotation is of another one"
-    return f"{what}: {Change(*found)}"
+    return f"{what}: {FieldChange(*found)}"
 
 
 def _counts(moment: Moment) -> Iterator[Step]:
@@ -115,7 +115,7 @@ def _reports(moment: Moment) -> Iterator[Step]:
         limited = next((f"{c.status}/{c.reason}" for c in scaler.conditions), "none")
         before = {"replicas": scaler.replicas, "revision": scaler.revision, "Limited": limited}
         after = {**status, "Limited": _limited(status)}
-        changed = [str(Change(name, old, after[name])) for name, old in before.items() if old != after[name]]
+        changed = [str(FieldChange(name, old, after[name])) for name, old in before.items() if old != after[name]]
         yield _step(_STATUS, "report", key, f"status: {', '.join(changed) or 'selector, message or latency'}")
 
 

@@ -23,7 +23,7 @@ _WIDTH: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """One field that differs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Change:
         return f"{path} {_shown(self.before)} -> {_shown(self.after)}"
 
 
-def changes(before: Json, after: Json, path: str = "") -> Iterator[Change]:
+def changes(before: Json, after: Json, path: str = "") -> Iterator[FieldChange]:
     """All fields that differ, sorted by path. A list is one field."""
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key, ABSENT), after.get(key, ABSENT)
@@ -51,7 +51,7 @@ def changes(before: Json, after: Json, path: str = "") -> Iterator[Change]:
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from changes(old, new, where)
         elif old != new:
-            yield Change(where, old, new)
+            yield FieldChange(where, old, new)
 
 
 def in_one_line(before: Json, after: Json) -> str:

@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1.durations import milliseconds
 from pdinference.cli.chosen import chosen, optional_name
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.logs.reading import LogReader
-from pdinference.cli.logs.sources import Source, sources
+from pdinference.cli.logs.sources import LogSource, sources
 from pdinference.cluster.client import ApiServer, Json
 
 _COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
@@ -52,7 +52,7 @@ def logs_command(
         which = revision or _current(resource)
         reader = LogReader(api, namespace, chosen_query, _Printer(), _warn)
 
-        async def look() -> Sequence[Source]:
+        async def look() -> Sequence[LogSource]:
             pods = await reader.pods(resource["metadata"]["name"])
             return sources(pods, Role(role), which, container)
 
@@ -98,7 +98,7 @@ class _Printer:
         self._colours = cycle(_COLOURS)
         self._prefixes: dict[str, str] = {}
 
-    def __call__(self, source: Source, line: bytes) -> None:
+    def __call__(self, source: LogSource, line: bytes) -> None:
         if source.pod not in self._prefixes:
             self._prefixes[source.pod] = click.style(f"[{source.pod}]", fg=next(self._colours))
         click.echo(f"{self._prefixes[source.pod]} {line.decode(errors='replace')}")

@@ -9,7 +9,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.api.pod_owner import is_of_workload
-from pdinference.cli.logs.sources import Source
+from pdinference.cli.logs.sources import LogSource
 from pdinference.cli.watching import looks
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
@@ -19,7 +19,7 @@ _LONGEST_LINE: Final = 2**20
 _AGAIN_S: Final = 2
 """Age of the lines with which a log goes on whose connection broke off: the time until the next look."""
 
-Write = Callable[[Source, bytes], None]
+Write = Callable[[LogSource, bytes], None]
 
 
 class LogReader:
@@ -41,7 +41,7 @@ class LogReader:
         self._query = query
         self._write = write
         self._warn = warn
-        self._begun: set[Source] = set()
+        self._begun: set[LogSource] = set()
         self._warned: set[str] = set()
 
     async def pods(self, name: str) -> list[Json]:
@@ -50,19 +50,19 @@ class LogReader:
         found: list[Json] = (await self._api.get(path, labelSelector=selector)).get("items") or []
         return [pod for pod in found if is_of_workload(pod)]
 
-    async def print(self, found: Sequence[Source]) -> None:
+    async def print(self, found: Sequence[LogSource]) -> None:
         """Print the logs one after the other."""
         for source in found:
             if await self._read(source, self._query) and source not in self._begun:
                 self._warn(f"{source.pod}: the log of the container {source.container} has no lines.")
 
-    async def follow(self, look: Callable[[], Awaitable[Sequence[Source]]]) -> None:
+    async def follow(self, look: Callable[[], Awaitable[Sequence[LogSource]]]) -> None:
         """Print the logs as they are written, those of new pods and of restarted containers too; never ends.
 
         Args:
             look: Finds the containers that there are now.
         """
-        reading: dict[Source, asyncio.Task[bool]] = {}
+        reading: dict[LogSource, asyncio.Task[bool]] = {}
         try:
             async for found, lost in looks(look):
                 if lost:
@@ -76,13 +76,13 @@ class LogReader:
                 task.cancel()
             await asyncio.gather(*reading.values(), return_exceptions=True)
 
-    def _from_where(self, source: Source, reading: Collection[Source]) -> Mapping[str, str]:
+    def _from_where(self, source: LogSource, reading: Collection[LogSource]) -> Mapping[str, str]:
         if source in self._begun:  # the connection broke off
             return {"sinceSeconds": str(_AGAIN_S)}
         restarted = any((source.pod, source.container) == (other.pod, other.container) for other in reading)
         return {} if restarted and source not in reading else self._query
 
-    async def _read(self, source: Source, query: Mapping[str, str]) -> bool:
+    async def _read(self, source: LogSource, query: Mapping[str, str]) -> bool:
         """Print one log; False if it could not be read to its end."""
         path = f"{POD.path(self._namespace, source.pod)}/log"
         rest = b""

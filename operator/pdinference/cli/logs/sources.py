@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Source:
+class LogSource:
     """A container. Its runs differ in `restarts`."""
 
     pod: str
@@ -23,7 +23,7 @@ class Source:
     restarts: int = 0
 
 
-def sources(pods: Sequence[Json], role: Role, revision: str, container: str = "") -> list[Source]:
+def sources(pods: Sequence[Json], role: Role, revision: str, container: str = "") -> list[LogSource]:
     """The containers with the log of a role, by pod.
 
     Args:
@@ -33,7 +33,7 @@ def sources(pods: Sequence[Json], role: Role, revision: str, container: str = ""
         container: Another container of these pods; empty for that of the role.
     """
     found = {
-        Source(pod["metadata"]["name"], name, _restarts(pod, name))
+        LogSource(pod["metadata"]["name"], name, _restarts(pod, name))
         for pod in pods
         if (pod["metadata"].get("labels") or {}).get(names.LABEL_REVISION) == revision
         for name in _of_role(pod, role, container)

@@ -8,7 +8,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.cli.chosen import chosen
-from pdinference.cli.listing import Listing, listing
+from pdinference.cli.listing import ObjectListing, listing
 from pdinference.cli.status.overview import Overview, overview
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.kinds import POD, RESOURCE, SCALER
@@ -42,5 +42,5 @@ async def read_all(api: ApiServer, namespace: str) -> list[Overview]:
     return [overview(item) for item in items]
 
 
-def _notes(*found: Listing) -> list[str]:
+def _notes(*found: ObjectListing) -> list[str]:
     return [one.unreadable for one in found if one.unreadable]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pdinference.api.quantities import quantity
-from pdinference.planning.observed import AutoscalerState, MetricLoad, Verdict
+from pdinference.planning.observed import AutoscalerState, MetricLoad, ObservedCondition
 
 Json = Mapping[str, Any]
 
@@ -87,10 +87,10 @@ def _amount(value: Json) -> float | None:
     return None
 
 
-def _verdict(status: Json, type_: str) -> Verdict | None:
+def _verdict(status: Json, type_: str) -> ObservedCondition | None:
     for condition in status.get("conditions") or ():
         if condition["type"] == type_:
             holds = condition["status"] == "True"
             message = "" if holds else condition.get("message", "")
-            return Verdict(condition["status"], condition.get("reason", ""), message)
+            return ObservedCondition(condition["status"], condition.get("reason", ""), message)
     return None

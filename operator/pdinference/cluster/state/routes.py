@@ -6,7 +6,7 @@ Tests: tests/cluster/test_routes.py
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pdinference.planning.observed import RouteParent, Verdict
+from pdinference.planning.observed import ObservedCondition, RouteParent
 from pdinference.planning.reported import plain, reason
 
 Json = Mapping[str, Any]
@@ -42,15 +42,15 @@ def _key(reference: Json, namespace: str) -> tuple[object, ...]:
     return tuple(found.get(member) for member in ("group", "kind", "namespace", "name", "sectionName", "port"))
 
 
-def _worst(entries: list[Json], type_: str, generation: int) -> Verdict | None:
+def _worst(entries: list[Json], type_: str, generation: int) -> ObservedCondition | None:
     """The worst status that a controller gives; None without any. Several controllers may have an entry of a parent."""
     found = (verdict for entry in entries for verdict in _verdicts(entry, type_, generation))
     return min(found, key=lambda verdict: _ORDER.index(verdict.status), default=None)
 
 
-def _verdicts(entry: Json, type_: str, generation: int) -> Iterator[Verdict]:
+def _verdicts(entry: Json, type_: str, generation: int) -> Iterator[ObservedCondition]:
     for condition in entry.get("conditions") or ():
         if condition["type"] == type_ and condition.get("observedGeneration", generation) == generation:
             holds = condition["status"] == "True"
             message = "" if holds else plain(condition.get("message"), _LONGEST_MESSAGE)
-            yield Verdict(condition["status"], reason(condition.get("reason"), "NotAccepted"), message)
+            yield ObservedCondition(condition["status"], reason(condition.get("reason"), "NotAccepted"), message)

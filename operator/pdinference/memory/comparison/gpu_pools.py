@@ -15,7 +15,7 @@ Plans = Mapping[Role, RolePlan]
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class GpuPool:
     """GPUs of one kind.
 
     Attributes:
@@ -34,20 +34,20 @@ class Pool:
         """Number of GPUs for these instances of the roles."""
         return sum(count * instances[role] for role, count in self.instances.items())
 
-    def is_like(self, other: "Pool") -> bool:
+    def is_like(self, other: "GpuPool") -> bool:
         """Whether the GPUs are of the same kind; where a role names no product, its memory decides."""
         products = self.products == other.products or not (self.products and other.products)
         return products and self.offered_as == other.offered_as and self.memory.value == other.memory.value
 
 
-def pools_of(inputs: Inputs, plans: Plans) -> list[Pool]:
+def pools_of(inputs: Inputs, plans: Plans) -> list[GpuPool]:
     """The GPUs of P and D by kind; on CPU a role has none.
 
     Args:
         inputs: Inputs of the plans.
         plans: Of P and of D.
     """
-    pools: list[Pool] = []
+    pools: list[GpuPool] = []
     for new in (pool for role in ENGINE_ROLES for pool in _pools_of_role(inputs, role, plans[role])):
         like = next((pool for pool in pools if pool.is_like(new)), None)
         if like is None:
@@ -59,7 +59,7 @@ def pools_of(inputs: Inputs, plans: Plans) -> list[Pool]:
     return pools
 
 
-def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[Pool]:
+def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[GpuPool]:
     """Those of each node of an instance."""
     own = inputs.spec.of(role)
     if plan.settings.cpu:
@@ -71,4 +71,4 @@ def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[Pool]
     for rank in range(own.parallelism.nodes):
         products = inputs.spec.of(role, rank).accelerator.products
         memory = plan.memory if stated else smallest_gpu_memory(products)
-        yield Pool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})
+        yield GpuPool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.memory import instance
 from pdinference.memory.advice import fits
-from pdinference.memory.comparison.gpu_pools import Plans, Pool, pools_of
+from pdinference.memory.comparison.gpu_pools import GpuPool, Plans, pools_of
 from pdinference.memory.comparison.result import Compared, Comparison, Holding, Servers, times, total
 from pdinference.memory.plan import Inputs, RolePlan, plan_settings
 from pdinference.memory.settings import Settings
@@ -44,7 +44,7 @@ def compare(inputs: Inputs, plans: Plans) -> Comparison:
     return Comparison(compared, tuple(_notes(inputs, plans, pools, compared)))
 
 
-def _options(inputs: Inputs, plans: Plans, pool: Pool) -> list[RolePlan]:
+def _options(inputs: Inputs, plans: Plans, pool: GpuPool) -> list[RolePlan]:
     """Ordinary servers that the GPUs of one P and one D instance could run: one device of each."""
     role = Role.DECODE if Role.DECODE in pool.instances else Role.PARAMETER
     base = _unsplit_settings(plans, plans[role].settings, inputs)
@@ -76,7 +76,7 @@ def _unsplit_settings(plans: Plans, own: Settings, inputs: Inputs) -> Settings:
     )
 
 
-def _best(pool: Pool, options: Iterable[RolePlan], gpus: int) -> Servers:
+def _best(pool: GpuPool, options: Iterable[RolePlan], gpus: int) -> Servers:
     """The servers with the most KV tokens; if unknown, those that use the most GPUs, and among these the largest."""
 
     def order(servers: Servers) -> tuple[bool, float, int, int]:
@@ -109,7 +109,7 @@ def _is_scaled(inputs: Inputs) -> bool:
     return any(inputs.spec.of(role).autoscaled for role in inputs.spec.workload_roles)
 
 
-def _notes(inputs: Inputs, plans: Plans, pools: list[Pool], compared: tuple[Compared, ...]) -> Iterable[str]:
+def _notes(inputs: Inputs, plans: Plans, pools: list[GpuPool], compared: tuple[Compared, ...]) -> Iterable[str]:
     cpu = {role for role, plan in plans.items() if plan.settings.cpu}
     yield "Split: KV tokens are those of D."
     yield (

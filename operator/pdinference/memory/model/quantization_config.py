@@ -44,13 +44,13 @@ class GroupWeights(StrictModel):
         return _pair(self.block_structure) if self.strategy == "block" else None
 
 
-class Group(StrictModel):
+class ModuleGroup(StrictModel):
     """A group of modules that compressed-tensors stores alike."""
 
     weights: GroupWeights | None = None
 
 
-Groups = Annotated[dict[Annotated[str, Field(max_length=256)], Group], Field(min_length=1, max_length=64)] | None
+Groups = Annotated[dict[Annotated[str, Field(max_length=256)], ModuleGroup], Field(min_length=1, max_length=64)] | None
 
 
 class CacheScheme(StrictModel):

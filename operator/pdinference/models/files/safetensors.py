@@ -36,7 +36,7 @@ _SMALL = MIB
 _Count = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 
 
-class Tensor(msgspec.Struct, gc=False):
+class StoredTensor(msgspec.Struct, gc=False):
     """One tensor."""
 
     dtype: Annotated[str, Meta(max_length=32)]
@@ -55,7 +55,7 @@ class Tensor(msgspec.Struct, gc=False):
 
 
 _ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_TENSOR = msgspec.json.Decoder(Tensor)
+_TENSOR = msgspec.json.Decoder(StoredTensor)
 
 
 class Header(NamedTuple):
@@ -66,7 +66,7 @@ class Header(NamedTuple):
         size: Size of the complete file in bytes.
     """
 
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, StoredTensor]
     size: int
 
 
@@ -153,7 +153,7 @@ def parsed_header(text: bytes) -> Header:
     return Header(tensors, LENGTH.size + len(text) + _end(tensors))
 
 
-def _end(tensors: Mapping[str, Tensor]) -> int:
+def _end(tensors: Mapping[str, StoredTensor]) -> int:
     """The end offset of the last tensor."""
     end = 0
     for tensor in sorted(tensors.values(), key=attrgetter("data_offsets")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class ReportedActivity:
     """The requests of a resource, as all its router pods report them.
 
     Attributes:
@@ -19,7 +19,7 @@ class Activity:
     idle_seconds: float
 
 
-def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: Activity | None) -> bool:
+def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: ReportedActivity | None) -> bool:
     """Whether P and D scale to zero, or stay there.
 
     Args:
@@ -38,6 +38,6 @@ def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: Activ
     return not activity.held and activity.idle_seconds >= after_seconds
 
 
-def seconds_until_sleep(after_seconds: float, activity: Activity | None) -> float | None:
+def seconds_until_sleep(after_seconds: float, activity: ReportedActivity | None) -> float | None:
     """Seconds until P and D may scale to zero; None when the requests are unknown."""
     return None if activity is None else max(1.0, after_seconds - activity.idle_seconds)

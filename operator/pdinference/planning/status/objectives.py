@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import OBJECTIVES_MET
 from pdinference.api.v1alpha1.status import ObjectivesStatus
 from pdinference.planning.condition_changes import ConditionResult, find
-from pdinference.planning.objectives import Attainment, Kind, Objectives, attainments
+from pdinference.planning.objectives import Attainment, Kind, StatedObjectives, attainments
 from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.objectives_messages import MET, MISSED, NO_REQUESTS, NO_REQUESTS_YET, condition
@@ -63,12 +63,12 @@ def due_limit(status: Status) -> datetime | None:
     return last.last_transition_time + LONG
 
 
-def _unknown(inputs: StatusInputs, stated: Objectives, now: datetime) -> tuple[ConditionResult, ObjectivesStatus]:
+def _unknown(inputs: StatusInputs, stated: StatedObjectives, now: datetime) -> tuple[ConditionResult, ObjectivesStatus]:
     numbers = objectives_numbers({}, inputs, None, now, "")
     return condition(NO_REQUESTS_YET, numbers, stated, inputs), numbers
 
 
-def _judge(found: Mapping[Kind, Attainment], stated: Objectives, before: str) -> str:
+def _judge(found: Mapping[Kind, Attainment], stated: StatedObjectives, before: str) -> str:
     """The reason of the condition."""
     if not found:
         return NO_REQUESTS if before == MISSED else before
@@ -85,7 +85,7 @@ def _is_long(previous: Status, known: ObjectivesStatus | None, now: datetime) ->
     return known is not None and last is not None and last.status == "False" and now >= last.last_transition_time + LONG
 
 
-def _limit(inputs: StatusInputs, stated: Objectives, found: Mapping[Kind, Attainment]) -> Limit:
+def _limit(inputs: StatusInputs, stated: StatedObjectives, found: Mapping[Kind, Attainment]) -> Limit:
     seen, path = inputs.observations, inputs.desired.transfer_path
     if seen.streams is None:
         return ""

@@ -12,7 +12,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import AttainmentStatus, ObjectivesStatus, RoleUseStatus
 from pdinference.planning.condition_changes import ROLE_WORDS, ConditionResult
-from pdinference.planning.objectives import Objectives
+from pdinference.planning.objectives import StatedObjectives
 from pdinference.planning.status.inputs import StatusInputs
 
 NO_REQUESTS_YET: Final = "NoRequestsYet"
@@ -40,7 +40,9 @@ _LIMITS: Final[Mapping[str, str]] = {
 }
 
 
-def condition(reason: str, numbers: ObjectivesStatus, stated: Objectives, inputs: StatusInputs) -> ConditionResult:
+def condition(
+    reason: str, numbers: ObjectivesStatus, stated: StatedObjectives, inputs: StatusInputs
+) -> ConditionResult:
     """The condition with a reason.
 
     Args:
@@ -52,7 +54,7 @@ def condition(reason: str, numbers: ObjectivesStatus, stated: Objectives, inputs
     return ConditionResult(_STATUS[reason], reason, " ".join(_sentences(reason, numbers, stated, inputs)))
 
 
-def _sentences(reason: str, numbers: ObjectivesStatus, stated: Objectives, inputs: StatusInputs) -> Iterator[str]:
+def _sentences(reason: str, numbers: ObjectivesStatus, stated: StatedObjectives, inputs: StatusInputs) -> Iterator[str]:
     if reason == NO_REQUESTS_YET:
         yield f"Too few streamed answers to judge the objectives ({stated.stated})."
         return
@@ -68,7 +70,7 @@ def _sentences(reason: str, numbers: ObjectivesStatus, stated: Objectives, input
     yield from _use(numbers)
 
 
-def _kept(numbers: ObjectivesStatus, stated: Objectives) -> str:
+def _kept(numbers: ObjectivesStatus, stated: StatedObjectives) -> str:
     """How far each objective was kept."""
     parts = []
     percentile = f"p{stated.percentile:g}"

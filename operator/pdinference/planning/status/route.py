@@ -4,7 +4,7 @@ Tests: tests/planning/test_route_accepted.py
 """
 
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.observed import RouteParent, Verdict
+from pdinference.planning.observed import ObservedCondition, RouteParent
 from pdinference.planning.status.inputs import StatusInputs
 
 _KIND = "HTTPRoute"
@@ -32,7 +32,7 @@ def route_accepted(inputs: StatusInputs) -> ConditionResult | None:
     return ConditionResult("True", "Accepted", f"The HTTPRoute is accepted by {names}.")
 
 
-def _refusal(parent: RouteParent) -> Verdict | None:
+def _refusal(parent: RouteParent) -> ObservedCondition | None:
     verdicts = (parent.accepted, parent.resolved)
     return next((verdict for verdict in verdicts if verdict is not None and verdict.status == "False"), None)
 

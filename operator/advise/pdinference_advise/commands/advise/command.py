@@ -20,10 +20,10 @@ from pdinference.cli.model_inputs import ModelOptions, model_options
 from pdinference.cli.option_types import NumberRange
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.terminal import terminal
-from pdinference.planning.objectives import Objectives as StatedObjectives
+from pdinference.planning.objectives import StatedObjectives
 from pdinference_advise.advice.advice import Advice, Question, advise, fitting
 from pdinference_advise.advice.as_json import as_json
-from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, Objectives, objectives_of, parse_objectives
+from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, RequestObjectives, objectives_of, parse_objectives
 from pdinference_advise.advice.offer import parse_offer
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.ways import parse_transports
@@ -125,7 +125,7 @@ def _question(document: Json, file: str, load: LoadOptions, model: ModelOptions,
     return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
 
 
-def _objectives(wishes: _Wishes, stated: StatedObjectives | None, kinds: set[str]) -> Objectives:
+def _objectives(wishes: _Wishes, stated: StatedObjectives | None, kinds: set[str]) -> RequestObjectives:
     """Those of the options, or else of the resource, whose percentile an option may replace."""
     if stated is None or wishes.ttft or wishes.tpot or wishes.of_kinds:
         return parse_objectives(

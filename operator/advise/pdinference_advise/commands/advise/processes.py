@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pdinference_advise.advice.objectives import Objectives
+from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.trial import Task, Trial, run_trial
 from pdinference_advise.advice.workload.trace import Trace
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-_given: tuple[Trace, Objectives] | None = None
+_given: tuple[Trace, RequestObjectives] | None = None
 """Of a worker process: the load, sent once."""
 
 
@@ -51,7 +51,7 @@ class Simulations:
 
 
 @contextmanager
-def simulations(load: Trace, objectives: Objectives, jobs: int) -> Iterator[Simulations]:
+def simulations(load: Trace, objectives: RequestObjectives, jobs: int) -> Iterator[Simulations]:
     """Simulate on several cores; with one job, in this process.
 
     Args:
@@ -71,7 +71,7 @@ def simulations(load: Trace, objectives: Objectives, jobs: int) -> Iterator[Simu
         yield Simulations(lambda tasks: pool.map(_work, tasks), bar)
 
 
-def _receive(load: Trace, objectives: Objectives) -> None:
+def _receive(load: Trace, objectives: RequestObjectives) -> None:
     global _given  # noqa: PLW0603 - an initializer can leave its arguments nowhere else
     _given = load, objectives
 

@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pdinference.cli.narrow import fitted
-from pdinference.performance.calibration import Source
+from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.as_json import million
 from pdinference_advise.advice.resource import FIXED
 from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps
-from pdinference_advise.advice.verdict import LONG_S, Limit, limit_of
+from pdinference_advise.advice.verdict import LONG_S, FirstLimit, limit_of
 
 
 def print_advice(advice: Advice, resource: str, console: Console) -> None:
@@ -80,7 +80,7 @@ def _row(one: SearchResult, *, given: bool) -> tuple[str, ...]:
         f"{_percent(trial.attainment)}{_mark(one.keeps)}" if given else _ms(trial.whole[0]),
         f"{'> ' if open_end else ''}{one.bears:.2f} x" if one.bears else "none",
         "-" if cost is None else f"{cost:.2f}",
-        "-" if limit is Limit.NONE else limit.value,
+        "-" if limit is FirstLimit.NONE else limit.value,
     )
 
 
@@ -105,7 +105,7 @@ def _sources(advice: Advice) -> Iterator[str]:
         yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
     yield _engines(advice)
     percentile, tail = advice.question.objectives.percentile, advice.question.objectives.tail
-    sources: dict[Source, list[SearchResult]] = {}
+    sources: dict[TimeSource, list[SearchResult]] = {}
     for one in advice.results:
         sources.setdefault(one.candidate.built.source, []).append(one)
     for source, results in sources.items():
@@ -162,12 +162,12 @@ def _hints(advice: Advice) -> Iterator[str]:
 
 
 _SOURCES = {
-    Source.MEASURED: "as measured on this product",
-    Source.INTERPOLATED: "interpolated between measurements on this product",
-    Source.EXTRAPOLATED: (
+    TimeSource.MEASURED: "as measured on this product",
+    TimeSource.INTERPOLATED: "interpolated between measurements on this product",
+    TimeSource.EXTRAPOLATED: (
         "extrapolated from measurements of another product, model, number format, TP, link or number of API servers"
     ),
-    Source.UNKNOWN: "of unknown source",
+    TimeSource.UNKNOWN: "of unknown source",
 }
 
 

@@ -13,7 +13,7 @@ from pdinference.cli.file_options import file_option
 from pdinference.cli.installation import installation
 from pdinference.cli.option_types import NumberRange
 from pdinference.manifests import RenderSettings
-from pdinference_advise.commands.calibrate.fit import Peaks, calibrate, write
+from pdinference_advise.commands.calibrate.fit import StatedPeaks, calibrate, write
 from pdinference_advise.commands.calibrate.measure import measure_here, measuring, print_job
 
 
@@ -90,6 +90,6 @@ def fit_command(
     RAW is what `pdinference calibrate measure` gave, or the log of its Job. A quarter of the times is not used for the
     fit; their errors are printed. The exit status is 1 if some time differs too much.
     """
-    peaks = Peaks(peak_tflops, bandwidth_gbs)
+    peaks = StatedPeaks(peak_tflops, bandwidth_gbs)
     file = calibrate(raw, source=source, model_config=model_config, product=product, peaks=peaks, tolerance=tolerance)
     write(file, output)

@@ -29,7 +29,7 @@ _LINK: Final = 25 * _GIGA
 
 
 @dataclass(frozen=True, slots=True)
-class Peaks:
+class StatedPeaks:
     """Stated peaks of a device; None for those that are known of its product.
 
     Attributes:
@@ -57,7 +57,13 @@ class Peaks:
 
 
 def calibrate(
-    raw: IO[str], *, source: IO[str] | None, model_config: Path | None, product: str, peaks: Peaks, tolerance: float
+    raw: IO[str],
+    *,
+    source: IO[str] | None,
+    model_config: Path | None,
+    product: str,
+    peaks: StatedPeaks,
+    tolerance: float,
 ) -> CalibrationFile:
     """Fit the model of a step, and print its errors to standard error.
 
