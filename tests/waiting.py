@@ -13,7 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 LONG_S = 240.0
-_POLL_S = 0.02
+_SHORTEST_S, _LONGEST_S = 0.02, 0.25
+_OF_THE_WAIT = 0.1
+"""Looks come less often the longer a wait takes: an API server that is asked needs the CPU of what is waited for."""
 
 Process = TypeVar("Process", bound=subprocess.Popen[bytes] | subprocess.Popen[str])
 Holds = Callable[[], object]
@@ -35,27 +37,28 @@ def wait_until(holds: Holds, what: What, *, within: float = LONG_S) -> None:
         what: The condition in words, for the failure. A function can say what there is instead.
         within: Seconds.
     """
-    deadline = time.monotonic() + within
+    begin = time.monotonic()
     while not holds():
-        if time.monotonic() > deadline:
-            raise WaitedInVainError(what, within)
-        time.sleep(_POLL_S)
+        time.sleep(_pause(time.monotonic() - begin, what, within))
 
 
-async def until(
-    holds: Callable[[], object | Awaitable[object]], what: What, *, within: float = LONG_S, pause: float = _POLL_S
-) -> None:
+async def until(holds: Callable[[], object | Awaitable[object]], what: What, *, within: float = LONG_S) -> None:
     """The same in an event loop, for a condition that may be asked asynchronously."""
-    deadline = time.monotonic() + within
+    begin = time.monotonic()
     while True:
         seen = holds()
         if inspect.isawaitable(seen):
             seen = await seen
         if seen:
             return
-        if time.monotonic() > deadline:
-            raise WaitedInVainError(what, within)
-        await asyncio.sleep(pause)
+        await asyncio.sleep(_pause(time.monotonic() - begin, what, within))
+
+
+def _pause(waited: float, what: What, within: float) -> float:
+    """Seconds until the next look."""
+    if waited > within:
+        raise WaitedInVainError(what, within)
+    return min(max(_SHORTEST_S, _OF_THE_WAIT * waited), _LONGEST_S)
 
 
 async def ended(process: asyncio.subprocess.Process, what: str, *, within: float = LONG_S) -> tuple[str, str]:
