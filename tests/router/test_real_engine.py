@@ -59,6 +59,7 @@ async def vllm(folder: Path) -> AsyncIterator[int]:
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side),
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "fork",  # a forked engine need not import vLLM again
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"),

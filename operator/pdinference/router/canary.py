@@ -23,6 +23,7 @@ from pdinference.router.canary_outcome import CanaryOutcome, Distribution, judge
 from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange, members
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.transfers import Counts, fetch_metrics, read_counts
@@ -44,6 +45,14 @@ _COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
 
 class _NotApplicableError(Exception):
     """The model cannot be asked."""
+
+
+class _FailedError(Exception):
+    """A pod did not answer a canary."""
+
+    def __init__(self, pod: Pod, why: str) -> None:
+        super().__init__(f"{pod.observed.name} failed: {why}")
+        self.pod = pod
 
 
 class _Card(msgspec.Struct):
@@ -99,9 +108,8 @@ class Canary:
             return CanaryOutcome(Verification.NOT_APPLICABLE, str(error))
         except HandoverError as error:
             return CanaryOutcome(Verification.COMPUTED_BY_DECODE, str(error))
-        except PodFailure as failure:
-            words = f"{failure.pod} failed: {failure.reason}"
-            return CanaryOutcome(Verification.FAILED, words, by_parameter=failure.pod == parameter.observed.name)
+        except _FailedError as error:
+            return CanaryOutcome(Verification.FAILED, str(error), by_parameter=error.pod is parameter)
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -186,7 +194,7 @@ class Canary:
             clients: Whether D had requests of clients. They need not be split, so they may lower the share.
 
         Raises:
-            PodFailure: D reports none of its counters any more.
+            _FailedError: D reports none of its counters any more.
         """
         if _ARRIVED not in before:
             return None
@@ -200,7 +208,7 @@ class Canary:
             if arrived >= least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
         if not counts:
-            raise _failure(decode, "unreadable_metrics")
+            raise _FailedError(decode, "unreadable_metrics")
         return False
 
     async def _reading(self, pod: Pod) -> Reading | None:
@@ -238,24 +246,17 @@ async def _asking(pod: Pod, seconds: float) -> AsyncIterator[None]:
     """Time for an answer of a pod. What is wrong with the answer is a failure of that pod.
 
     Raises:
-        PodFailure: The time is over, or the answer is none. It names the pod.
+        _FailedError: The time is over, or the answer is none.
     """
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _failure(pod, f"no answer within {seconds:g} s") from None
+        raise _FailedError(pod, f"no answer within {seconds:g} s") from None
     except RefusedError as error:
-        raise _failure(pod, f"status {error.answer.status}") from None
+        raise _FailedError(pod, f"status {error.answer.status}") from None
     except PodFailure as failure:
-        failure.pod = failure.pod or pod.observed.name
-        raise
-
-
-def _failure(pod: Pod, reason: str) -> PodFailure:
-    found = PodFailure(reason)
-    found.pod = pod.observed.name
-    return found
+        raise _FailedError(pod, failure.label) from failure
 
 
 async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any) -> Whole:
@@ -265,7 +266,7 @@ async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str,
         kind = {"Content-Type": "application/json"}
         answer = await sent.begin(method, path, kind, data, longest=LONGEST_REPORT)
     if isinstance(answer, Stream):
-        raise PodFailure("unexpected_stream")
+        raise PodFailure(FailureReason.UNEXPECTED_STREAM)
     return answer
 
 
@@ -277,7 +278,7 @@ def _distribution(answer: Whole | Stream) -> Distribution | None:
         RefusedError: It is an error.
     """
     if isinstance(answer, Stream):
-        raise PodFailure("unexpected_stream")
+        raise PodFailure(FailureReason.UNEXPECTED_STREAM)
     if answer.status != HTTPStatus.OK:
         raise RefusedError(answer)
     choices = members(answer, _Completion).choices

@@ -17,13 +17,14 @@ from typing import Final
 import aiohttp
 
 from pdinference.router.calls import Call
-from pdinference.router.exchange import ENGINE_DIED, STALLED, PodFailure
+from pdinference.router.exchange import PodFailure
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod
 from pdinference.router.record import Record
 
 _MOST: Final = 2
 """Pods that may die while they have one request."""
-_DOUBTFUL: Final = ("disconnected", "empty_stream", "error_event", f"status_{int(HTTPStatus.INTERNAL_SERVER_ERROR)}")
+_DOUBTFUL: Final = (FailureReason.DISCONNECTED, FailureReason.EMPTY_STREAM, FailureReason.ERROR_EVENT)
 """Failures after which it is unknown whether the pod lives."""
 _PROBE: Final = aiohttp.ClientTimeout(total=1)
 _WATCHED_S: Final = 2.0
@@ -81,11 +82,12 @@ class Deaths:
     async def _death(self, pod: Pod, failure: PodFailure) -> Death:
         if failure.was_failing or not pod.observed.ready:
             return Death.NOTHING
-        if failure.reason == ENGINE_DIED:
+        if failure.reason is FailureReason.ENGINE_DIED:
             return Death.ENGINE
-        if failure.reason == STALLED:
+        if failure.reason is FailureReason.STALLED:
             return Death.POD
-        return await self._probed(pod) if failure.reason in _DOUBTFUL else Death.NOTHING
+        doubtful = failure.reason in _DOUBTFUL or failure.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        return await self._probed(pod) if doubtful else Death.NOTHING
 
     async def _probed(self, pod: Pod) -> Death:
         """What /health says: vLLM answers 503 if its engine has died."""

@@ -33,7 +33,6 @@ from pdinference.router.deaths import Deaths
 from pdinference.router.exchange import (
     LONGEST_PREFILL,
     LONGEST_REPORT,
-    NO_KV_CACHE,
     PodFailure,
     Stream,
     Whole,
@@ -41,6 +40,7 @@ from pdinference.router.exchange import (
     members,
     transfer_params,
 )
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.links import Links, linked
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
@@ -154,7 +154,11 @@ class _Step(Enum):
     """Let the chosen pod answer."""
 
 
-_REASONS: Final = {NoPrefill.NO_POD: "no_pod", NoPrefill.NO_LINK: NO_KV_CACHE, NoPrefill.NO_HANDOVER: "no_handover"}
+_REASONS: Final = {
+    NoPrefill.NO_POD: "no_pod",
+    NoPrefill.NO_LINK: str(FailureReason.NO_KV_CACHE),
+    NoPrefill.NO_HANDOVER: "no_handover",
+}
 """Why D computes a prompt, for metrics and logs; failures of P have reasons of their own."""
 
 
@@ -283,7 +287,7 @@ class Dispatcher:
             return self._without_prefill(route, NoPrefill.NO_HANDOVER)
         except PodFailure as failure:
             await self._failed(pod, failure, route.call, route.record)
-            failed.add(pod, failure.reason, reached=failure.reached)
+            failed.add(pod, failure.label, reached=failure.reached)
         else:
             route.record.telemetry.metrics.handed_over.inc()
             return _Step.CHOOSE_DECODE
@@ -340,8 +344,8 @@ class Dispatcher:
                 return await self._sent(stack, pod, route.call, route.record, prefilled)
         except PodFailure as failure:
             await stack.aclose()
-            route.failed.add(pod, failure.reason, reached=failure.reached)
-            if prefilled is None or failure.reason != NO_KV_CACHE:
+            route.failed.add(pod, failure.label, reached=failure.reached)
+            if prefilled is None or failure.reason is not FailureReason.NO_KV_CACHE:
                 await self._failed(pod, failure, route.call, route.record)
             elif self._lost_on_the_way(prefilled.pod, pod, route.record):
                 route.handover = None
@@ -425,7 +429,7 @@ class Dispatcher:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
         self._links.failed(parameter, decode)
         self.pods.doubt()
-        record.failed(Role.PARAMETER, NO_KV_CACHE)
+        record.failed(Role.PARAMETER, FailureReason.NO_KV_CACHE)
         _LOG.warning(
             "The KV cache of request %s does not get from %s to %s",
             record.request_id,
@@ -434,7 +438,7 @@ class Dispatcher:
         )
         if self.rules.when_no_prefill != "Serve":
             return False
-        record.fell_back(NO_KV_CACHE)
+        record.fell_back(FailureReason.NO_KV_CACHE)
         return True
 
     def _linked(self, parameter: list[Pod], failed: Failures) -> list[Pod]:
@@ -468,14 +472,14 @@ class Dispatcher:
             async with exchange(pod, self.session, call.tokens, answers=record.answers) as sent:
                 answer = await sent.begin("POST", call.path, call.headers, body, longest=LONGEST_PREFILL)
         if isinstance(answer, Stream):
-            raise PodFailure("stream_from_prefill")
+            raise PodFailure(FailureReason.STREAM_FROM_PREFILL)
         if answer.status != HTTPStatus.OK:
             raise RefusedError(answer)
         try:
             params = handover.to_decode(prefill, {MEMBER: await transfer_params(answer)})
         except WrongHandoverError as error:
             _LOG.warning("P pod %s: %s", pod.observed.name, error)
-            raise PodFailure("wrong_handover") from None
+            raise PodFailure(FailureReason.WRONG_HANDOVER) from None
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
         return Prefilled(pod, params, prefill.transfer)
@@ -498,7 +502,7 @@ class Dispatcher:
         async with exchange(pod, self.session, 0) as sent:
             answer = await sent.begin("GET", "/query", {}, None, url=bootstrap, longest=LONGEST_REPORT)
         if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
-            raise PodFailure("no_bootstrap_server")
+            raise PodFailure(FailureReason.NO_BOOTSTRAP_SERVER)
         ranks = members(answer, dict[str, _Rank])
         first = next(iter(ranks.values()), _Rank())  # of data-parallel ranks; P has one
         return Prefill(transfer, host.strip("[]"), str(first.engine_id or "")[:_LONGEST_ENGINE_ID], bootstrap)
@@ -557,9 +561,9 @@ class Dispatcher:
         """Note that a pod failed a request: pause it, count it, log it, and find whether it died."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
             self.pods.failed(pod, None if failure.reached else PodFault.REFUSES)
-        record.failed(pod.observed.role, failure.reason)
+        record.failed(pod.observed.role, failure.label)
         _LOG.warning(
-            "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason
+            "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.label
         )
         await self._deaths.note(pod, failure, call, record)
 
@@ -575,4 +579,4 @@ def _given_up(last: PodFailure) -> RefusedError | UnavailableError:
     """The error for the client after too many failures."""
     if last.answer is not None:
         return RefusedError(last.answer)
-    return UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {last.reason}.")
+    return UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {last.label}.")

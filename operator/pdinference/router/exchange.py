@@ -17,6 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from pdinference.engine.connectors.handover import TransferParams
 from pdinference.router import tracing
 from pdinference.router.events import problem_at_the_beginning, problem_in
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.hops import is_answer
 from pdinference.router.pod import Pod
 from pdinference.router.room import ClientAnswers
@@ -36,13 +37,9 @@ _FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
-_REFUSED: Final = "refused"
 _ABORTED: Final = b'"finish_reason":"abort"'
 """vLLM ended the request itself, although no client left, for example because it came after SIGTERM
 (vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
-NO_KV_CACHE: Final = "kv_cache"
-ENGINE_DIED: Final = "engine_died"
-STALLED: Final = "stalled"
 
 _T = TypeVar("_T")
 
@@ -51,26 +48,30 @@ class PodFailure(Exception):  # noqa: N818 - the field's word
     """A pod did not answer a request, or stopped in the middle of its answer.
 
     Attributes:
-        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `stalled`, `engine_died`, `kv_cache`
-            (it does not come from P), `status_503` etc.
+        reason: Why.
+        status: The HTTP status, if that is why.
         answer: The response of a pod that can answer, but not this request.
-        pod: Name of the pod; empty for an answer that was complete.
         was_failing: Whether the pod had failed another request before it got this one, and had not answered since.
         alone: Whether the pod had no other request, and had sent nothing of the answer.
     """
 
-    def __init__(self, reason: str, answer: "Whole | None" = None) -> None:
+    def __init__(self, reason: FailureReason, *, status: int | None = None, answer: "Whole | None" = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.status = status
         self.answer = answer
-        self.pod = ""
         self.was_failing = False
         self.alone = False
 
     @property
     def reached(self) -> bool:
         """Whether the pod may have begun to compute."""
-        return self.reason != _REFUSED
+        return self.reason is not FailureReason.REFUSED
+
+    @property
+    def label(self) -> str:
+        """For metrics and logs: `disconnected`, `status_503`."""
+        return self.reason if self.status is None else f"{self.reason}_{self.status}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Stream:
 
     def died(self) -> PodFailure:
         """The failure, if the pod says that its engine has died."""
-        failure = PodFailure(ENGINE_DIED)
+        failure = PodFailure(FailureReason.ENGINE_DIED)
         self._exchange.mark(failure)
         return failure
 
@@ -139,10 +140,10 @@ class Exchange:
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
-        self._lost = ""
+        self._lost: FailureReason | None = None
         self._holdings = answers.holdings(pod.observed.uid) if answers is not None else ()
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: FailureReason) -> None:
         """End it as a failure of the pod."""
         if self._lost:
             return
@@ -188,9 +189,9 @@ class Exchange:
                 raise
             raise PodFailure(self._lost) from None
         except aiohttp.ClientConnectorError as error:
-            raise PodFailure(self._lost or _REFUSED) from error
+            raise PodFailure(self._lost or FailureReason.REFUSED) from error
         except (aiohttp.ClientError, aiohttp.EofStream, OSError, TimeoutError) as error:
-            raise PodFailure(self._lost or "disconnected") from error
+            raise PodFailure(self._lost or FailureReason.DISCONNECTED) from error
 
     async def begin(
         self,
@@ -236,16 +237,16 @@ class Exchange:
             method, url, headers=sent, data=body, allow_redirects=False
         )
         if not is_answer(response.status):
-            raise PodFailure(f"status_{response.status}")
+            raise PodFailure(FailureReason.STATUS, status=response.status)
         if not any(name in response.headers for name in _FRAMES):
-            raise PodFailure("unframed_answer")
+            raise PodFailure(FailureReason.UNFRAMED_ANSWER)
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
             self.heard()
             self.waits_for_kv_cache = False
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first:
-                raise PodFailure("empty_stream")
+                raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)
         found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
         return Whole(response.status, response.headers, found)
@@ -253,7 +254,7 @@ class Exchange:
     async def _hold(self, length: int, longest: int) -> None:
         """Hold room for so many bytes of an answer."""
         if length > longest:
-            raise PodFailure("answer_too_large")
+            raise PodFailure(FailureReason.ANSWER_TOO_LARGE)
         for holding in self._holdings:
             await holding.grow(max(0, length - holding.bytes))
 
@@ -278,7 +279,7 @@ def members(answer: Whole, form: type[_T]) -> _T:
         answer.body.decode()  # members that the form does not have are not decoded below
         return decoded(answer.body, form)
     except (NotJsonError, UnicodeDecodeError):
-        raise PodFailure("malformed_answer") from None
+        raise PodFailure(FailureReason.MALFORMED_ANSWER) from None
 
 
 class _OfPrefill(msgspec.Struct):
@@ -297,10 +298,10 @@ async def transfer_params(answer: Whole) -> TransferParams | None:
         await check_values(answer.body)
         read: _OfPrefill = decoded(answer.body, _OfPrefill)
     except NotJsonError:
-        raise PodFailure("malformed_answer") from None
+        raise PodFailure(FailureReason.MALFORMED_ANSWER) from None
     found = read.kv_transfer_params
     if len(memoryview(found)) > _LONGEST_PARAMS:
-        raise PodFailure("malformed_answer")
+        raise PodFailure(FailureReason.MALFORMED_ANSWER)
     try:
         return decoded(found, TransferParams | None)
     except NotJsonError:
@@ -317,7 +318,7 @@ def check_not_aborted(data: bytes) -> None:
         PodFailure: It has.
     """
     if _ABORTED in data:
-        raise PodFailure("aborted")
+        raise PodFailure(FailureReason.ABORTED)
 
 
 def _check(answer: Whole | Stream) -> None:
@@ -331,14 +332,14 @@ def _check(answer: Whole | Stream) -> None:
     whole = isinstance(answer, Whole)
     problem = problem_in(answer.body) if isinstance(answer, Whole) else problem_at_the_beginning(answer.first)
     if problem is not None and problem.engine_died and (not whole or answer.status >= _FAULT):
-        raise PodFailure(ENGINE_DIED)
+        raise PodFailure(FailureReason.ENGINE_DIED)
     if isinstance(answer, Stream):
         if problem is not None and problem.is_fault:
-            raise PodFailure("error_event")
+            raise PodFailure(FailureReason.ERROR_EVENT)
         check_not_aborted(answer.first)
         return
     if answer.status >= _FAULT or answer.status in _RETRIED:
-        raise PodFailure(f"status_{answer.status}", answer)
+        raise PodFailure(FailureReason.STATUS, status=answer.status, answer=answer)
     check_not_aborted(answer.body)
 
 
@@ -366,8 +367,5 @@ async def exchange(
     with pod.sending(found, tokens):
         try:
             yield found
-        except PodFailure as failure:
-            failure.pod = pod.observed.name
-            raise
         finally:
             found.close()

@@ -21,7 +21,7 @@ from pdinference.api.names import PodFault
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
-from pdinference.router.exchange import NO_KV_CACHE
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
 from pdinference.router.transfers import fetch_metrics
@@ -32,6 +32,12 @@ _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
+
+_REASONS: Final = {
+    PodFault.REFUSES: FailureReason.REFUSED,
+    PodFault.HUNG: FailureReason.HUNG,
+    PodFault.STALLED: FailureReason.STALLED,
+}
 
 
 @dataclass(slots=True)
@@ -112,7 +118,7 @@ class Monitor:
             if fault is PodFault.STALLED:
                 self._stalled[pod] = self._watches[pod].steps or 0.0
             self._pods.failed(pod, fault)
-            pod.lost(fault)
+            pod.lost(_REASONS[fault])
 
     async def _try_again(self, pod: Pod) -> None:
         """Send requests again to a withdrawn pod, if it answers."""
@@ -134,7 +140,7 @@ class Monitor:
             if not request.waits_for_kv_cache or now - request.began_at < self._transfer:
                 continue
             if idle or (request.stream and pod.answered_at > request.began_at):
-                request.abort(NO_KV_CACHE)
+                request.abort(FailureReason.NO_KV_CACHE)
 
     async def _fault(self, pod: Pod) -> PodFault | None:
         """Why a silent pod has failed; None if it may be computing."""

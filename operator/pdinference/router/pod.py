@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from pdinference.api.names import PodFault, Role
 from pdinference.router.busy import Busy
+from pdinference.router.failure_reason import FailureReason
 
 _TURNS: Final = count(1)
 
@@ -65,7 +66,7 @@ class UnderWay(Protocol):
     def stream(self) -> bool:
         """Whether its first byte comes with the first token, and not with the last one."""
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: FailureReason) -> None:
         """End it as a failure of the pod."""
 
 
@@ -146,7 +147,7 @@ class Pod:
             self.company[one] = max(others, self.company.get(one, 0))
         return self.company.get(request, 0)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: FailureReason) -> None:
         """End all requests to it."""
         for request in tuple(self.under_way):
             request.abort(reason)

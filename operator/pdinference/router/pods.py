@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
+from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Admission, Observed, Pod
 
 _FIRST_PAUSE_S: Final = 0.25
@@ -48,7 +49,7 @@ class Pods:
     def observe(self, seen: Mapping[str, Observed]) -> None:
         """Take over the pods that the API server has, by uid. Requests to pods that are gone end."""
         for uid in self._pods.keys() - seen.keys():
-            self._pods.pop(uid).lost("deleted")
+            self._pods.pop(uid).lost(FailureReason.DELETED)
         for uid, observed in seen.items():
             pod = self._pods.setdefault(uid, Pod(observed))
             if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):

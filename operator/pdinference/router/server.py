@@ -248,7 +248,7 @@ class Front:
             await relay.pass_on(answer, record)
         except PodFailure as failure:
             await self._dispatcher.note(answer.pod, failure, call, record)
-            return failure.reason
+            return failure.label
         except StreamFaultError as error:
             if error.engine_died:
                 await self._dispatcher.note(answer.pod, answer.died(), call, record)
