@@ -21,8 +21,6 @@ from pdinference.cli.terminal import terminal
 from pdinference.cli.watching import keep_live, looks
 from pdinference.cluster.client import ApiServer
 
-Read = Callable[[ApiServer, str], Awaitable["Shown"]]
-
 
 class Shown:
     """What is printed at one moment: one resource, or all of a namespace."""
@@ -43,6 +41,9 @@ class Shown:
         if not self._views:
             return Text(f"There are no PDInferences in the namespace {self._namespace}.")
         return table(self._views, console)
+
+
+Read = Callable[[ApiServer, str], Awaitable[Shown]]
 
 
 @click.command("status")
