@@ -5,19 +5,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from tests import found
 from tests.conftest import REPOSITORY
 
-_PLACES = (REPOSITORY / "operator", REPOSITORY / "operator" / "advise")
 _ALONE = ("pdinference.engine.scripts", "pdinference_advise.commands.calibrate.measure_steps")
 """Programs that run in pods, without our packages."""
 
 
 def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for place in _PLACES:
-        for package in sorted(place.glob("pdinference*")):
-            for file in sorted(package.rglob("*.py")):
-                name = file.relative_to(place).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
-                yield name, ast.parse(file.read_text(encoding="utf-8"))
+    for file, _ in found.modules():
+        name = ".".join(file.relative_to(REPOSITORY / "operator").with_suffix("").parts)
+        yield name.removeprefix("advise."), ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _layer(module: str) -> str:
@@ -26,13 +24,13 @@ def _layer(module: str) -> str:
 
 def _imports(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
     """The layers that each layer imports from, and itself."""
-    found: dict[str, set[str]] = defaultdict(set)
+    known: dict[str, set[str]] = defaultdict(set)
     for name, tree in modules.items():
-        found[_layer(name)].add(_layer(name))
+        known[_layer(name)].add(_layer(name))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
-                found[_layer(name)].add(_layer(node.module))
-    return found
+                known[_layer(name)].add(_layer(node.module))
+    return known
 
 
 def test_no_two_classes_have_one_name_in_layers_that_meet() -> None:

@@ -55,7 +55,11 @@ async def until(holds: Callable[[], object | Awaitable[object]], what: What, *, 
 
 
 def _pause(waited: float, what: What, within: float) -> float:
-    """Seconds until the next look."""
+    """Seconds until the next look.
+
+    Raises:
+        WaitedInVainError: The time is over.
+    """
     if waited > within:
         raise WaitedInVainError(what, within)
     return min(max(_SHORTEST_S, _OF_THE_WAIT * waited), _LONGEST_S)

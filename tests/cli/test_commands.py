@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from pdinference.cli import commands, main
+from pdinference.cli.model import group
 from tests.conftest import REPOSITORY
 
 TINY = REPOSITORY / "examples/tiny-cpu.yaml"
@@ -84,7 +85,7 @@ def test_the_program_imports_no_command_to_list_them() -> None:
 
 
 def test_the_list_has_the_first_sentence_of_each_command_s_help() -> None:
-    for name, later in commands.OWN.items():
+    for name, later in (*commands.OWN.items(), *group.OWN.items()):
         assert (name, later.summary.rstrip(".")) == (name, later.load().get_short_help_str(400).rstrip("."))
         assert later.load().name == name
 

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class NumberRange(click.FloatRange):

@@ -156,7 +156,7 @@ class _Step(Enum):
 
 _REASONS: Final = {
     NoPrefill.NO_POD: "no_pod",
-    NoPrefill.NO_LINK: str(FailureReason.NO_KV_CACHE),
+    NoPrefill.NO_LINK: FailureReason.NO_KV_CACHE,
     NoPrefill.NO_HANDOVER: "no_handover",
 }
 """Why D computes a prompt, for metrics and logs; failures of P have reasons of their own."""

@@ -33,12 +33,6 @@ _STEPS: Final = b"vllm:iteration_tokens_total_count"
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
 
-_REASONS: Final = {
-    PodFault.REFUSES: FailureReason.REFUSED,
-    PodFault.HUNG: FailureReason.HUNG,
-    PodFault.STALLED: FailureReason.STALLED,
-}
-
 
 @dataclass(slots=True)
 class _Watch:
@@ -118,7 +112,7 @@ class Monitor:
             if fault is PodFault.STALLED:
                 self._stalled[pod] = self._watches[pod].steps or 0.0
             self._pods.failed(pod, fault)
-            pod.lost(_REASONS[fault])
+            pod.lost(FailureReason(fault))
 
     async def _try_again(self, pod: Pod) -> None:
         """Send requests again to a withdrawn pod, if it answers."""

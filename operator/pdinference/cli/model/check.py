@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from pdinference.cli.option_types import FOLDER
 from pdinference.models.errors import ModelError
 from pdinference.models.manifest import check as check_manifest
 
 
 @click.command()
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the model.")
+@click.option("--folder", type=FOLDER, required=True, help="Folder of the model.")
 def check(folder: Path) -> None:
     """Check that a folder has a complete download of `fetch`."""
     try:

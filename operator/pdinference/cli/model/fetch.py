@@ -9,6 +9,7 @@ import click
 
 from pdinference.cli.model.facts import adapter_facts, adapters_option, job_option, repository_options, with_progress
 from pdinference.cli.model.hubs import hub_of
+from pdinference.cli.option_types import FOLDER
 from pdinference.models.facts import facts_of_folder
 from pdinference.models.progress import DownloadProgress
 from pdinference.models.snapshot import fetch as fetch_snapshot
@@ -18,7 +19,7 @@ from pdinference.models.snapshot import fetch as fetch_snapshot
 @repository_options
 @adapters_option
 @job_option
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Target folder.")
+@click.option("--folder", type=FOLDER, required=True, help="Target folder.")
 def fetch(
     *, hub: str, repository: str, revision: str, job: tuple[str, str] | None, folder: Path, adapters: str
 ) -> None:

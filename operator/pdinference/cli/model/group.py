@@ -11,7 +11,7 @@ import click
 
 from pdinference.cli.lazy_group import LazyGroup, later
 
-_COMMANDS: Final = {
+OWN: Final = {
     "check": later("model.check:check", "Check that a folder has a complete download of `fetch`."),
     "fetch": later("model.fetch:fetch", "Download a model to a folder, unless it is there, and verify it."),
     "inspect": later("model.inspect:inspect", "Print facts about a model for the memory plan, as JSON."),
@@ -19,7 +19,7 @@ _COMMANDS: Final = {
 }
 
 
-@click.group("model", cls=LazyGroup, own=_COMMANDS)
+@click.group("model", cls=LazyGroup, own=OWN)
 def model_group() -> None:
     """Download, check and inspect models."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)

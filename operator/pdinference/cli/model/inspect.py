@@ -9,6 +9,7 @@ import click
 
 from pdinference.cli.model.facts import adapter_facts, adapters_option, job_option, repository_options, with_progress
 from pdinference.cli.model.hubs import hub_of
+from pdinference.cli.option_types import FOLDER
 from pdinference.models.facts import facts_of_folder, facts_of_hub
 from pdinference.models.progress import DownloadProgress, Phase
 
@@ -17,7 +18,7 @@ from pdinference.models.progress import DownloadProgress, Phase
 @repository_options
 @adapters_option
 @job_option
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Folder to inspect, instead of a hub.")
+@click.option("--folder", type=FOLDER, help="Folder to inspect, instead of a hub.")
 def inspect(
     *, hub: str | None, repository: str, revision: str, job: tuple[str, str] | None, folder: Path | None, adapters: str
 ) -> None:
