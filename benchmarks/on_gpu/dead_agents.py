@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import pynvml  # type: ignore[import-not-found] # nvidia-ml-py, beside vLLM
 
-from benchmarks.on_gpu import ucx_mappings
+from pdinference.engine.scripts import pdinference_cuda_ipc
 
 GIB: Final = 2**30
 BLOCK: Final = 128 * 4 * 128 * 2 * 2
@@ -133,8 +133,8 @@ class _Agent:
         self._agent.release_dlist_handle(self._remote[1])
         self._agent.remove_remote_agent(self._remote[0])
 
-    def release(self) -> ucx_mappings.Released:
-        return ucx_mappings.release_dead()
+    def release(self) -> pdinference_cuda_ipc.Released:
+        return pdinference_cuda_ipc.release_dead()
 
 
 def _serve(pipe: Connection, gpu: int, variables: dict[str, str], regions: int, size: float) -> None:

@@ -2,7 +2,7 @@
 
 vLLMs of Qwen2.5-7B's shape, a GPU each, with the options that `pdinference render` prints for HostLocal, and eager.
 Prints what is in use on the GPU of the dead engine, whether and how fast a new one starts, and the speed of transfers.
-`--releasing` takes the connectors of `benchmarks.on_gpu.releasing`, and `--push` lets P push.
+`--releasing` takes the connectors of the path HostLocal (engine/scripts/pdinference_nixl.py), and `--push` lets P push.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _OPTIONS: Final = {
     "p": ["--max-num-batched-tokens=8192"],
     "d": ["--max-num-batched-tokens=2048"],
 }
-_SHAPE: Final[dict[str, Any]] = {
+SHAPE: Final[dict[str, Any]] = {
     "architectures": ["Qwen2ForCausalLM"],
     "model_type": "qwen2",
     "vocab_size": 152064,
@@ -42,11 +42,14 @@ _SHAPE: Final[dict[str, Any]] = {
     "rope_theta": 1000000.0,
     "tie_word_embeddings": False,
 }
-_TOKENS: Final = 8000
+TOKENS: Final = 8000
 _ANSWER: Final = 8
 _CLIENTS: Final = 3
 _LOAD_SECONDS: Final = 5.0
 _WATCHED: Final = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0)
+_MODULES: Final = "operator/pdinference/engine/scripts"
+FAILURES: Final = (OSError, http.client.HTTPException, ValueError)
+"""What a request to a dead engine raises."""
 _START_SECONDS: Final = 170.0
 _UTILIZATION: Final = 0.92
 _SPARE_GIB: Final = 1.2
@@ -73,11 +76,12 @@ class Engine:
         kind = {"p": "kv_producer", "d": "kv_consumer"}[role]
         transfer = {"kv_connector": name, "kv_role": kind, "kv_load_failure_policy": "recompute"}
         if choices.releasing:
-            transfer |= {"kv_connector": f"Releasing{name}", "kv_connector_module_path": "benchmarks.on_gpu.releasing"}
+            transfer["kv_connector_module_path"] = "pdinference_nixl"
         options = ["--block-size=128", "--max-model-len=16384", "--enforce-eager", *_OPTIONS[role]]
         options += [f"--gpu-memory-utilization={utilization:.2f}", f"--kv-transfer-config={json.dumps(transfer)}"]
         variables = dict(one.split("=", 1) for one in choices.variable)
-        line = one_pod.process(str(_GPUS[role]), _PORTS[role], options, variables=variables)
+        search = {"PYTHONPATH": os.pathsep.join([_MODULES, os.environ.get("PYTHONPATH", "")])}
+        line = one_pod.process(str(_GPUS[role]), _PORTS[role], options, variables=search | variables)
         path = one_pod.FOLDER / f"{role}.log"
         self._began = time.monotonic()
         with path.open("wb") as log:
@@ -102,15 +106,16 @@ class Engine:
         self._process.wait()
 
     def print_released(self) -> None:
-        """What the connectors of `releasing` have logged."""
-        print(f"{self.role}:", self._said("RELEASING", 6))
+        """What the connectors of HostLocal have logged."""
+        print(f"{self.role}:", self._said("Released|Removed engine", 6))
 
     def _said(self, words: str, most: int = 1) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join([line[-200:] for line in lines if re.search(words, line)][-most:])
 
 
-def _post(port: int, body: dict[str, Any], name: str) -> dict[str, Any]:
+def post(port: int, body: dict[str, Any], name: str) -> dict[str, Any]:
+    """The answer of an engine to a request with a name."""
     connection = http.client.HTTPConnection(servers.HOST, port, timeout=60)
     try:
         # P that pushes finds the registration of D by the name of the request.
@@ -124,17 +129,17 @@ def _post(port: int, body: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _ask() -> str:
     """One request by way of P, or of D alone if P does not answer."""
-    prompt = [random.randrange(3, 150000) for _ in range(_TOKENS)]
+    prompt = [random.randrange(3, 150000) for _ in range(TOKENS)]
     body = {"model": servers.MODEL, "prompt": prompt, "temperature": 0, "ignore_eos": True}
     name, given = f"{random.randrange(10**12)}", None
-    with suppress(OSError, http.client.HTTPException, ValueError):
+    with suppress(*FAILURES):
         asked = body | {"max_tokens": 1, "kv_transfer_params": one_pod.REMOTE_DECODE}
-        given = _post(_PORTS["p"], asked, name).get("kv_transfer_params")
+        given = post(_PORTS["p"], asked, name).get("kv_transfer_params")
     try:
-        answer = _post(
+        answer = post(
             _PORTS["d"], body | {"max_tokens": _ANSWER} | ({"kv_transfer_params": given} if given else {}), name
         )
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except FAILURES as error:
         time.sleep(0.2)
         return f"failed: {type(error).__name__}"
     whole = answer.get("usage", {}).get("completion_tokens") == _ANSWER
@@ -205,7 +210,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="start with what is free, if all memory is not")
     parser.add_argument("--variable", action="append", default=[], help="NAME=value, for both engines")
     choices = parser.parse_args()
-    servers.write_model(one_pod.FOLDER / "model", **_SHAPE)
+    servers.write_model(one_pod.FOLDER / "model", **SHAPE)
     engines = {role: Engine(role, choices) for role in _GPUS}
     if all([engine.is_ready() for engine in engines.values()]):  # noqa: C419 - each prints
         hand_over(choices)

@@ -295,6 +295,7 @@ async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
             found.engines[name] = engine
         found.observe()
 
-        await found.start(Settings(chosen, **{"drain_seconds": 1, **settings}))
+        # Router and pods share a process: what keeps it waiting is no failure of a pod.
+        await found.start(Settings(chosen, **{"drain_seconds": 1, "connect": 60.0, **settings}))
         stack.push_async_callback(found.stop)
         yield found

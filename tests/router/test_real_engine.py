@@ -23,13 +23,14 @@ from tests.ports import free_port
 from tests.router.hostile_bodies import GOOD, bodies
 from tests.waiting import until
 
-pytestmark = [pytest.mark.vllm, pytest.mark.vllm_cpu]
+# vLLM starts in 8 minutes beside two busy loops.
+pytestmark = [pytest.mark.vllm, pytest.mark.vllm_cpu, pytest.mark.timeout(1800)]
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 _CASES = int(os.environ.get("HOSTILE_CASES", "60"))
 _MODEL = "tiny"
 _MAKE = Path(__file__).parents[2] / "images/vllm-cpu/tiny_model.py"
-_START_S = 500
+_START_S = 800
 _ANSWER_S = 120
 _POISON: tuple[Any, ...] = ("", 0, [], 0.0, {"a": 1}, [""], "a")
 _JSON = {"Content-Type": "application/json"}

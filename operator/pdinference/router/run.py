@@ -61,6 +61,7 @@ class Settings:
         port: Port for clients.
         state_port: Port of /metrics, /healthz and /readyz.
         drain_seconds: Time for running requests after SIGTERM.
+        connect: Seconds that a connection to a pod may take.
         silence: Seconds after which a silent pod is probed.
         stall: Seconds without a step of its engine after which a silent pod has failed.
         transfer: Seconds that the KV cache may take from P to a D that is idle or answers later requests. With the time
@@ -77,6 +78,7 @@ class Settings:
     port: int = 0
     state_port: int = 0
     drain_seconds: float = 300.0
+    connect: float = 3.0
     silence: float = 3.0
     stall: float = 60.0
     transfer: float = 20.0
@@ -132,7 +134,7 @@ def _prepare_process() -> None:
 async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[Serving]:
     """Serve until the end of the block."""
     metrics = Metrics()
-    async with client_session() as session, AsyncExitStack() as stack:
+    async with client_session(settings.connect) as session, AsyncExitStack() as stack:
         dispatcher = Dispatcher(pods, session, settings.rules)
         activity = Activity(pods, settings.rules.max_wait)
         metrics.queued.set_function(lambda: dispatcher.queued)

@@ -373,11 +373,11 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
     _LOG.info(msgspec.json.encode(fields).decode())
 
 
-def client_session() -> aiohttp.ClientSession:
+def client_session(connect_seconds: float) -> aiohttp.ClientSession:
     """Connections to pods. Idle ones are closed before vLLM closes them, after 5 s (uvicorn's default)."""
     return aiohttp.ClientSession(
         connector=Connector(limit=0, keepalive_timeout=4),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=3),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds),
         auto_decompress=False,
         trust_env=False,
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),

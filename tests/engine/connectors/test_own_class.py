@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pdinference.api.engines import slots
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.transfer import HostLocal
 from pdinference.engine.command import SCRIPTS_MOUNT
+from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.vllm import engine_command
 from pdinference.manifests.pods.scripts import script_files
 from tests.engine.connectors.transfers import through
@@ -77,3 +80,14 @@ def test_the_program_takes_the_place_of_the_launcher(launcher: list[str]) -> Non
     """So that it gets the kubelet's signals, and its exit code counts."""
     process = subprocess.Popen([*launcher, sys.executable, "-c", "import os; os._exit(os.getpid() % 251)"])
     assert process.wait(LONG_S) == process.pid % 251
+
+
+@pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+def test_engines_that_share_a_pod_let_go_of_the_memory_of_dead_ones(resource: Make, role: Role) -> None:
+    shared = resource(transfer={"hostLocal": {}})
+    slot = next(each for each in slots(HostLocal()) if each.role is role)
+    command = engine_command(shared, role, slot=slot)
+    assert {"pdinference_nixl", "pdinference_cuda_ipc"} <= set(command.scripts)
+    config = kv_transfer_config(shared, role)
+    assert (config["kv_connector"], config["kv_connector_module_path"]) == ("NixlConnector", "pdinference_nixl")
+    assert "kv_connector_module_path" not in kv_transfer_config(resource(), role)

@@ -132,7 +132,7 @@ def test_a_resource_whose_pods_need_no_program_has_no_config_map(resource: Make)
     [
         (FILES, ["pdinference_shared_files", "with_modules"], ["pdinference_shared_files", "with_modules"]),
         (NODES, ["group_member"], []),
-        (LAUNCHER, [], ["host_engines"]),
+        (LAUNCHER, [], ["host_engines", "pdinference_cuda_ipc", "pdinference_nixl", "with_modules"]),
         (DISK, [], ["bound_disk_tier"]),
         ({**NODES, **DISK}, ["group_member"], ["bound_disk_tier"]),
     ],

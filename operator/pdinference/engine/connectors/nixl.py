@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.connectors.connector import Connector, Port
 from pdinference.engine.connectors.handover import NixlHandover
+from pdinference.engine.connectors.own_class import OwnClass
 
 _SIDE_CHANNEL = Port("kv-side-channel", 5600)
 """Port of P for requests of NIXL metadata by D (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
@@ -31,6 +32,12 @@ class Nixl(Connector):
         if resource.spec.parameter.parallelism.pipeline > 1:
             return {"kv_connector": "NixlPushConnector"}
         return super().config(resource, role)
+
+    def own_class(self, resource: PDInference, _role: Role) -> OwnClass | None:
+        """With the path HostLocal, a class that lets go of the GPU memory of a peer whose process is gone."""
+        if resource.spec.host_local is None:
+            return None
+        return OwnClass(self.vllm_names[0], "pdinference_nixl", imports=("pdinference_cuda_ipc",))
 
     def environment(self, _transfer: Transfer, slot: Slot | None = None) -> list[EnvironmentVariable]:
         """Address of the side channel. It must be the pod's address, because D connects to the address from P."""

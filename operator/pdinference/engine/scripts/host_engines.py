@@ -1,8 +1,8 @@
 """Run several vLLMs in one container, so that they share the devices which a device plug-in gives to it.
 
-An engine that exits or hangs starts anew by itself, later each time, while the others go on. Until each engine has been
-up once, the end of one ends all: the kubelet then shows the reason, as for a container with one vLLM. SIGTERM goes to
-all engines, and this process ends when they have ended.
+An engine that exits or hangs starts anew by itself while the others go on, later each time that it does not come up.
+Until each engine has been up once, the end of one ends all: the kubelet then shows the reason, as for a container with
+one vLLM. SIGTERM goes to all engines, and this process ends when they have ended.
 
 Arguments: port of the probes; the engines' seconds to start; seconds between two health checks and of one; failures
 until an engine counts as hanging. Then for each engine: name, port, number of variables, the variables as NAME=value,
@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 _ANSWERS = "decode"
 _PAUSES_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""As the kubelet's: the first new start is at once, and the last pause is that before all later ones."""
-_FORGOTTEN_SECONDS = 600.0
-"""An engine that was up for so long starts at once again."""
+"""As the kubelet's: the first new start is at once, and the last pause is that before all later ones. An engine that
+was up starts at once again: to start takes long enough."""
 _LONGEST_LINE = 65536
 _REQUEST_SECONDS = 5.0
 
@@ -57,7 +56,7 @@ def definitions(words: list[str]) -> Iterator[Definition]:
 
 
 def pause_seconds(starts: int) -> float:
-    """Seconds until the next start of an engine that had to start this often; 0 if it was up for long before."""
+    """Seconds until the next start of an engine that had to start this often since it was up last."""
     return _PAUSES_SECONDS[min(max(starts, 1), len(_PAUSES_SECONDS)) - 1]
 
 
@@ -150,7 +149,7 @@ class Engine:
         if up and not self._up_since:
             self._up_since = _now()
         if not up and self._process is not None and self._process.returncode is not None:
-            if self._up_since and _now() - self._up_since > _FORGOTTEN_SECONDS:
+            if self._up_since:
                 self._starts = 0
             self._up_since = 0.0
         self.up, self.was_up = up, self.was_up or up
