@@ -142,6 +142,9 @@ def test_p_and_d_move_into_one_pod_and_no_request_fails(serving: Serving) -> Non
 def test_p_dies_alone_in_its_container_and_d_serves_on(serving: Serving) -> None:
     report = expect_no_loss_from_the_death_of(serving, "parameter-0")
     assert report.prefilled_by_decode > 0, "D computed prompts while P was away"
+    name = pod_of(serving)["metadata"]["name"]
+    said = [serving.kubectl.run("logs", name, "--container", each) for each in ("decode-0", "decode-1")]
+    assert any("Removed engine" in log for log in said), "D let go of the P that was gone"
     assert restarts(serving) == {"decode-0": 0, "decode-1": 0, "parameter-0": 1}
 
 

@@ -95,8 +95,9 @@ def is_known(path: str) -> bool:
     return any(digest.startswith(known) for known in _KNOWN.values())
 
 
+@cache
 def _path() -> str:
-    """The library's file; empty while it is not loaded."""
+    """The library's file; empty if it is not loaded. UCX loads it when NIXL starts, or not at all."""
     with Path("/proc/self/maps").open(encoding="utf-8") as maps:
         return next((line.split()[-1] for line in maps if "/libuct_cuda" in line), "")
 

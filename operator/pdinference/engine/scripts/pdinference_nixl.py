@@ -65,7 +65,7 @@ class _Peers:
         self._in_use = in_use
         self._addresses: dict[str, tuple[str, int]] = {}
         self._refusals: dict[str, int] = {}
-        self._unknown = ""
+        self._met = threading.Event()
         if missing := [name for name in _NEEDED if not hasattr(worker, name)]:
             logger.warning("Memory of peers that die is not released: this vLLM has no %s.", ", ".join(missing))
             return
@@ -75,10 +75,14 @@ class _Peers:
 
     def _handshake(self, host: str, port: int, size: int, engine: str, *rest: Any, **named: Any) -> Any:
         self._addresses[engine] = host, port
+        self._met.set()
         return self._shake(host, port, size, engine, *rest, **named)
 
     def _watch(self) -> None:
         pause = threading.Event()
+        self._met.wait()
+        if unknown := pdinference_cuda_ipc.unknown_library():
+            logger.warning("Memory of peers that die is not released: the UCX library %s is not known.", unknown)
         while not pause.wait(_PERIOD_SECONDS):
             try:
                 self._look()
@@ -97,9 +101,6 @@ class _Peers:
                 "Released %.2f GiB of processes that are gone (%d mappings, %d are still in use).",
                 released.length / 2**30, released.closed, released.used,
             )  # fmt: skip
-        if (unknown := pdinference_cuda_ipc.unknown_library()) != self._unknown:
-            self._unknown = unknown
-            logger.warning("Memory of peers that die is not released: the UCX library %s is not known.", unknown)
 
     def _remove(self, engine: str) -> None:
         """Forget an engine that is gone, unless a transfer from it has not ended."""
