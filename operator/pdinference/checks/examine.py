@@ -11,6 +11,7 @@ from pdinference.checks.api_servers import api_server_problems, api_server_warni
 from pdinference.checks.autoscalers import autoscaler_problems
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
+from pdinference.checks.known_faults import known_faults
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model_shape import model_problems
@@ -132,4 +133,5 @@ def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
     yield from api_server_warnings(resource.spec)
     yield from risks(resource.spec)
+    yield from known_faults(resource.spec)
     yield from route_warnings(resource.spec.router)
