@@ -61,7 +61,8 @@ class Tool:
             packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
             linker += [f"-X={package}.{name}={value}" for package in packages for name, value in values.items()]
         tags = [f"-tags={self.tags}"] if self.tags else []
-        return ["-trimpath", f"-ldflags={' '.join(linker)}", *tags]
+        # -s drops what debuggers need; not to make it at all saves a fifth of the compiler's time.
+        return ["-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={' '.join(linker)}", *tags]
 
     @property
     def folder(self) -> Path:
