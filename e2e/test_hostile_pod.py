@@ -74,7 +74,7 @@ def pod(number: int, image: str, revision: str, kinds: list[str]) -> dict[str, A
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": f"{names.decode_workload(NAME, revision)}-hostile{number}"},
+        "metadata": {"name": f"{names.revision_object(NAME, Role.DECODE, revision)}-hostile{number}"},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": own},

@@ -12,6 +12,7 @@ import promql_parser
 import pytest
 
 from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.loadmetrics.gauges import HELP
 from pdinference.manifests import RenderSettings, render
@@ -41,7 +42,10 @@ def test_no_query_takes_in_a_resource_whose_name_only_begins_alike(query: str) -
     revision = "bcdfghjk"
 
     def workloads(name: str) -> list[str]:
-        return [names.parameter_workload(name, revision), names.decode_workload(name, revision)]
+        return [
+            names.revision_object(name, Role.PARAMETER, revision),
+            names.revision_object(name, Role.DECODE, revision),
+        ]
 
     def meant(name: str) -> list[str]:
         pods = [f"{workload}-0" for workload in workloads(name)]
@@ -69,8 +73,8 @@ def test_roles_are_read_from_the_names_that_pods_have(resource: Callable[..., PD
     (pattern,) = {match for query in QUERIES for match in PODS_ROLE.findall(query)}
     revision = render(resource(), RenderSettings()).revision
     pods = {
-        f"{names.parameter_workload('m', revision)}-0": "parameter",
-        f"{names.decode_workload('a-decode-m', revision)}-5f6-x7z": "decode",
+        f"{names.revision_object('m', Role.PARAMETER, revision)}-0": "parameter",
+        f"{names.revision_object('a-decode-m', Role.DECODE, revision)}-5f6-x7z": "decode",
     }
     for pod, role in pods.items():
         match = re.fullmatch(pattern, pod)

@@ -11,8 +11,8 @@ from pdinference.manifests import RenderSettings
 Make = Callable[..., dict[str, Any]]
 Json = dict[str, Any]
 
-RDMA = {"transfer": {"rdma": {"resourceName": "rdma/hca", "count": 1}}}
-SHARED = {"transfer": {"hostLocal": {}}}
+RDMA: Json = {"transfer": {"rdma": {"resourceName": "rdma/hca", "count": 1}}}
+SHARED: Json = {"transfer": {"hostLocal": {}}}
 
 
 def faults(document: Make, engine: Json, more: Json) -> dict[str, str]:

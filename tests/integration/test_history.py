@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from e2e.cluster.build import binary
 from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.cli import main
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import Json
@@ -126,7 +127,7 @@ async def recommend(world: World, replicas: int) -> None:
     await world.api.merge(f"{path}/scale", {"spec": {"replicas": replicas}})
 
     async def scaled() -> bool:
-        name = names.decode_workload("llama", (await world.status())["revision"])
+        name = names.revision_object("llama", Role.DECODE, (await world.status())["revision"])
         found = await world.get(DEPLOYMENT, name)
         return found is not None and found["spec"]["replicas"] == replicas
 
@@ -184,7 +185,7 @@ async def test_an_edit_of_a_paused_resource_waits_while_it_scales(world: World, 
 
     async def has(revision: str, replicas: int) -> None:
         async def scaled() -> bool:
-            found = await world.get(DEPLOYMENT, names.decode_workload("llama", revision))
+            found = await world.get(DEPLOYMENT, names.revision_object("llama", Role.DECODE, revision))
             return found is not None and found["spec"]["replicas"] == replicas
 
         await until(scaled, f"D of {revision} has {replicas} replicas")

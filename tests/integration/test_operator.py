@@ -345,7 +345,7 @@ async def test_an_instance_of_several_nodes_is_served_scaled_and_pruned_as_one(
     spread = {"parallelism": {"pipeline": 2, "nodes": 2}}
     await world.apply(parameter=spread)
     wide = await world.serving()
-    first, second = names.parameter_workload("llama", wide), names.node_workload("llama", 1, wide)
+    first, second = names.revision_object("llama", Role.PARAMETER, wide), names.node_workload("llama", 1, wide)
     (pod,) = await world.pods(Role.PARAMETER, wide)
     assert pod["metadata"]["name"] == f"{first}-0"
     assert pod["metadata"]["labels"][names.LABEL_POD_INDEX] == "0"

@@ -250,29 +250,14 @@ NAME_MAX_LENGTH = 33
 controller appends `-<10 characters>` and writes the result to a label, which holds 63."""
 
 
-def parameter_workload(name: str, revision: str) -> str:
-    """Name of the StatefulSet of one revision of P."""
-    return f"{name}-{Role.PARAMETER}-{revision}"
+def revision_object(name: str, role: Role, revision: str) -> str:
+    """Name of what one revision of P or D has: its workload, the ConfigMap with programs, the claim template."""
+    return f"{name}-{role}-{revision}"
 
 
 def node_workload(name: str, node_rank: int, revision: str) -> str:
     """Name of the StatefulSet of one worker node of each P instance, of one revision."""
     return f"{name}-node{node_rank}-{revision}"
-
-
-def decode_workload(name: str, revision: str) -> str:
-    """Name of the Deployment of one revision of D."""
-    return f"{name}-{Role.DECODE}-{revision}"
-
-
-def device_claim_template(name: str, role: Role, revision: str) -> str:
-    """Name of the ResourceClaimTemplate for the pods of one revision of P or D."""
-    return f"{name}-{role}-{revision}"
-
-
-def scripts(name: str, role: Role, revision: str) -> str:
-    """Name of the ConfigMap with programs of ours for the pods of one revision of P or D."""
-    return f"{name}-{role}-{revision}"
 
 
 def model_job(name: str, digest: str) -> str:

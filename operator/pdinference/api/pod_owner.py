@@ -64,11 +64,13 @@ def _named(labels: Mapping[str, str]) -> _Controller | None:
     role, node_rank = node
     revision = labels.get(names.LABEL_REVISION, "")
     if role is Role.PARAMETER:
-        first = names.parameter_workload(name, revision)
+        first = names.revision_object(name, Role.PARAMETER, revision)
         workload = names.node_workload(name, node_rank, revision) if node_rank else first
         return _Controller("apps/v1", "StatefulSet", workload)
     if role is Role.MODEL:
         job = labels.get(_JOB_NAME, "")
         return _Controller("batch/v1", "Job", job) if job.startswith(names.model_job(name, "")) else None
-    deployment = names.decode_workload(name, revision) if role is Role.DECODE else names.role_object(name, role)
+    deployment = (
+        names.revision_object(name, Role.DECODE, revision) if role is Role.DECODE else names.role_object(name, role)
+    )
     return _Controller("apps/v1", "ReplicaSet", f"{deployment}-{labels.get(_TEMPLATE_HASH, '')}")

@@ -50,5 +50,5 @@ def group_environment() -> list[EnvironmentVariable]:
 
 def _leader(name: str) -> str:
     """DNS name of node 0 of the pod's instance."""
-    pod = f"{names.parameter_workload(name, f'$({_REVISION})')}-$({_INDEX})"
+    pod = f"{names.revision_object(name, Role.PARAMETER, f'$({_REVISION})')}-$({_INDEX})"
     return f"{pod}.{names.role_object(name, Role.PARAMETER)}"

@@ -71,8 +71,8 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     revision = _revision(pods | nodes, claims, scripts)
     for role, pod in of_roles:
         pod.template["metadata"]["labels"][names.LABEL_REVISION] = revision
-        name_template(pod.template, names.device_claim_template(resource.metadata.name, role, revision))
-        name_scripts(pod.template, names.scripts(resource.metadata.name, role, revision))
+        name_template(pod.template, names.revision_object(resource.metadata.name, role, revision))
+        name_scripts(pod.template, names.revision_object(resource.metadata.name, role, revision))
 
     model = model_job(resource, settings) if wants_job(resource.spec.model) else ()
     objects = (

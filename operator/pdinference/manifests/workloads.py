@@ -133,7 +133,7 @@ def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) 
         Role.PARAMETER,
         "parameter-statefulset",
         pod,
-        workload=names.parameter_workload(resource.metadata.name, revision),
+        workload=names.revision_object(resource.metadata.name, Role.PARAMETER, revision),
         service=names.role_object(resource.metadata.name, Role.PARAMETER),
         replicas=_replicas(resource, Role.PARAMETER),
         revision=revision,
@@ -166,7 +166,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
         Role.DECODE,
         "decode-deployment",
         pod,
-        workload=names.decode_workload(resource.metadata.name, revision),
+        workload=names.revision_object(resource.metadata.name, Role.DECODE, revision),
         replicas=_replicas(resource, Role.DECODE),
         progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         revision=revision,
@@ -217,7 +217,7 @@ def device_claim_template(resource: PDInference, role: Role, devices: dict[str, 
         resource,
         role,
         "device-claim-template",
-        claim_template=names.device_claim_template(resource.metadata.name, role, revision),
+        claim_template=names.revision_object(resource.metadata.name, role, revision),
         devices=devices,
     )
     template["metadata"]["labels"][names.LABEL_REVISION] = revision
@@ -230,7 +230,7 @@ def scripts_config_map(resource: PDInference, role: Role, scripts: Iterable[str]
         resource,
         role,
         "scripts-configmap",
-        config_map=names.scripts(resource.metadata.name, role, revision),
+        config_map=names.revision_object(resource.metadata.name, role, revision),
         files=script_files(scripts),
     )
     config_map["metadata"]["labels"][names.LABEL_REVISION] = revision
