@@ -2,7 +2,7 @@
 
 vLLMs of Qwen2.5-7B's shape, a GPU each, with the options that `pdinference render` prints for HostLocal, and eager.
 Prints what is in use on the GPU of the dead engine, whether and how fast a new one starts, and the speed of transfers.
-`--releasing` takes the connectors of the path HostLocal (engine/scripts/pdinference_nixl.py), and `--push` lets P push.
+`--releasing` takes the connector of the path HostLocal (engine/scripts/pdinference_nixl.py), or `--push` lets P push.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any, Final
@@ -106,7 +107,7 @@ class Engine:
         self._process.wait()
 
     def print_released(self) -> None:
-        """What the connectors of HostLocal have logged."""
+        """What the connector of HostLocal has logged."""
         print(f"{self.role}:", self._said("Released|Removed engine", 6))
 
     def _said(self, words: str, most: int = 1) -> str:
@@ -147,12 +148,17 @@ def _ask() -> str:
 
 
 class Load:
-    """Clients that ask again and again."""
+    """Clients that ask again and again.
 
-    def __init__(self) -> None:
-        self._outcomes: Counter[str] = Counter()
+    Attributes:
+        outcomes: The requests by outcome.
+    """
+
+    def __init__(self, ask: Callable[[], str], clients: int) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self._ask = ask
         self._going = True
-        self._threads = [Thread(target=self._run, daemon=True) for _ in range(_CLIENTS)]
+        self._threads = [Thread(target=self._run, daemon=True) for _ in range(clients)]
         for thread in self._threads:
             thread.start()
 
@@ -161,11 +167,11 @@ class Load:
         self._going = False
         for thread in self._threads:
             thread.join(70)
-        return dict(self._outcomes)
+        return dict(self.outcomes)
 
     def _run(self) -> None:
         while self._going:
-            self._outcomes[_ask()] += 1
+            self.outcomes[self._ask()] += 1
 
 
 def hand_over(choices: argparse.Namespace, count: int = 8) -> None:
@@ -186,7 +192,7 @@ def hand_over(choices: argparse.Namespace, count: int = 8) -> None:
 
 def die(engines: dict[str, Engine], victim: str, choices: argparse.Namespace) -> bool:
     """Kill an engine amid load, start it anew, and say whether it came back with all memory."""
-    load, gpu = Load(), _GPUS[victim]
+    load, gpu = Load(_ask, _CLIENTS), _GPUS[victim]
     time.sleep(_LOAD_SECONDS)
     before = gibibytes("memory.used")[gpu]
     engines[victim].kill()
@@ -205,8 +211,9 @@ def main() -> None:
     """Start a pair, let one engine die as often as it is told to, and end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("victims", nargs="+", choices=["p", "d"], help="which dies, one after the other")
-    parser.add_argument("--push", action="store_true")
-    parser.add_argument("--releasing", action="store_true", help="connectors that let go of dead peers")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--push", action="store_true")
+    way.add_argument("--releasing", action="store_true", help="the connector that lets go of dead peers, which pulls")
     parser.add_argument("--small", action="store_true", help="start with what is free, if all memory is not")
     parser.add_argument("--variable", action="append", default=[], help="NAME=value, for both engines")
     choices = parser.parse_args()

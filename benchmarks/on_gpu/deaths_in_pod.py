@@ -14,16 +14,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 
 from benchmarks.on_gpu import dead_peer, one_pod, servers
+from benchmarks.on_gpu.dead_peer import Load
+from pdinference.engine.scripts import host_engines
+from pdinference.engine.scripts.host_engines import Definition
 
 _SCRIPTS: Final = Path("/etc/pdinference/scripts")
 _SOURCES: Final = Path("operator/pdinference/engine/scripts")
@@ -38,30 +39,6 @@ _START_SECONDS: Final = 240.0
 _BACK_SECONDS: Final = 150.0
 
 
-class Definition(NamedTuple):
-    """An engine of the container: the arguments that the launcher gets for it."""
-
-    name: str
-    port: int
-    environment: list[str]
-    command: list[str]
-
-    @property
-    def is_parameter(self) -> bool:
-        """Whether it is P."""
-        return self.name.startswith("parameter")
-
-    def words(self) -> Iterator[str]:
-        """The launcher's arguments, for the model of random weights."""
-        at = self.command.index("serve") + 1
-        options = [word for word in self.command[at + 1 :] if "revision" not in word]
-        named = [word for word in options if not word.startswith("--served-model-name")]
-        model = [str(one_pod.FOLDER / "model"), f"--served-model-name={servers.MODEL}"]
-        command = [*self.command[:at], *model, *named, *_ADDED]
-        yield from (self.name, str(self.port), str(len(self.environment)), *self.environment, str(len(command)))
-        yield from command
-
-
 def container(path: Path) -> dict[str, Any]:
     """The container of the engines in a file of rendered objects."""
     objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
@@ -70,14 +47,15 @@ def container(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def definitions(arguments: list[str]) -> list[Definition]:
-    """The engines among the launcher's arguments (engine/scripts/host_engines.py)."""
-    rest, found = iter(arguments), []
-    for name in rest:
-        port = int(next(rest))
-        environment = [next(rest) for _ in range(int(next(rest)))]
-        found.append(Definition(name, port, environment, [next(rest) for _ in range(int(next(rest)))]))
-    return found
+def words(engine: Definition) -> Iterator[str]:
+    """The launcher's arguments for an engine, with the model of random weights."""
+    at = engine.command.index("serve") + 1
+    options = [word for word in engine.command[at + 1 :] if "revision" not in word]
+    named = [word for word in options if not word.startswith("--served-model-name")]
+    model = [str(one_pod.FOLDER / "model"), f"--served-model-name={servers.MODEL}"]
+    command = [*engine.command[:at], *model, *named, *_ADDED]
+    environment = [f"{name}={value}" for name, value in engine.environment.items()]
+    yield from (engine.name, str(engine.port), str(len(environment)), *environment, str(len(command)), *command)
 
 
 def start(given: dict[str, Any], engines: list[Definition]) -> subprocess.Popen[bytes]:
@@ -86,8 +64,7 @@ def start(given: dict[str, Any], engines: list[Definition]) -> subprocess.Popen[
     _CACHE.mkdir(exist_ok=True)
     environment = {one["name"]: one.get("value", servers.HOST) for one in given["env"]}  # status.podIP has no value
     environment |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "HF_HUB_OFFLINE": "1"}
-    words = [word for engine in engines for word in engine.words()]
-    line = [*given["command"], *words]
+    line = [*given["command"], *(word for engine in engines for word in words(engine))]
     with (one_pod.FOLDER / "launcher.log").open("wb") as log:
         return subprocess.Popen(line, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
 
@@ -96,11 +73,16 @@ def kill(engine: Definition) -> None:
     """SIGKILL to all processes of an engine, which share its session."""
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = entry.read_bytes().split(b"\0")
-            if f"--port={engine.port}".encode() in words and b"host_engines" not in b" ".join(words[:4]):
+            line = entry.read_bytes().split(b"\0")
+            if f"--port={engine.port}".encode() in line and b"host_engines" not in b" ".join(line[:4]):
                 os.killpg(os.getpgid(int(entry.parent.name)), signal.SIGKILL)
         except (OSError, ValueError):
             continue
+
+
+def is_parameter(engine: Definition) -> bool:
+    """Whether it is P."""
+    return engine.name.startswith("parameter")
 
 
 def is_up(engine: Definition) -> bool:
@@ -109,35 +91,15 @@ def is_up(engine: Definition) -> bool:
 
 
 class Client:
-    """Asks as the router does.
-
-    Attributes:
-        outcomes: What became of the requests.
-        moved: The time of the last transfer from P to each D.
-    """
+    """Asks as the router does."""
 
     def __init__(self, engines: list[Definition]) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.moved: dict[str, float] = {}
-        self._parameter = [each for each in engines if each.is_parameter]
-        self._decode = [each for each in engines if not each.is_parameter]
+        self._parameter = [each for each in engines if is_parameter(each)]
+        self._decode = [each for each in engines if not is_parameter(each)]
         self._turn = count()
-        self._going = True
-        self._threads = [Thread(target=self._run, daemon=True) for _ in range(_CLIENTS)]
-        for thread in self._threads:
-            thread.start()
 
-    def end(self) -> None:
-        """Let the last requests end."""
-        self._going = False
-        for thread in self._threads:
-            thread.join(70)
-
-    def _run(self) -> None:
-        while self._going:
-            self.outcomes[self._ask()] += 1
-
-    def _ask(self) -> str:
+    def ask(self) -> str:
+        """What became of a request."""
         prompt = [random.randrange(3, 150000) for _ in range(dead_peer.TOKENS)]
         body = {"model": servers.MODEL, "prompt": prompt, "temperature": 0, "ignore_eos": True}
         turn, name = next(self._turn), f"{random.randrange(10**12)}"
@@ -146,10 +108,9 @@ class Client:
         given = answer.get("kv_transfer_params") if answer else None
         for attempt in range(len(self._decode)):
             decode = self._decode[(turn + attempt) % len(self._decode)]
-            answer = _answer(
-                decode.port, body | {"max_tokens": 16} | ({"kv_transfer_params": given} if given else {}), name
-            )
-            if answer and answer.get("usage", {}).get("completion_tokens") == 16:
+            asked = body | {"max_tokens": _ANSWER} | ({"kv_transfer_params": given} if given else {})
+            answer = _answer(decode.port, asked, name)
+            if answer and answer.get("usage", {}).get("completion_tokens") == _ANSWER:
                 return f"{'with P' if given else 'D alone'}{', second D' if attempt else ''}"
             given = None
         time.sleep(0.2)
@@ -171,9 +132,9 @@ def moved(engine: Definition) -> float:
         return 0.0
 
 
-def die(engine: Definition, again_after: float, engines: list[Definition], client: Client) -> bool:
+def die(engine: Definition, again_after: float, engines: list[Definition], load: Load) -> bool:
     """Kill an engine, and wait until it answers and KV cache moves with it again."""
-    before, began = client.outcomes.copy(), time.monotonic()
+    before, began = load.outcomes.copy(), time.monotonic()
     used = dead_peer.gibibytes("memory.used")
     kill(engine)
     time.sleep(4)
@@ -186,10 +147,10 @@ def die(engine: Definition, again_after: float, engines: list[Definition], clien
         print(f"{engine.name} did not come back; GiB used before {used}, 4 s after {after}", flush=True)
         return False
     up = time.monotonic() - began
-    readers = [each for each in engines if not each.is_parameter] if engine.is_parameter else [engine]
+    readers = [each for each in engines if not is_parameter(each)] if is_parameter(engine) else [engine]
     bytes_of = {each.name: moved(each) for each in readers}
     transfers = _within(30, lambda: all(moved(each) > bytes_of[each.name] for each in readers))
-    outcomes = client.outcomes - before
+    outcomes = load.outcomes - before
     print(
         f"{engine.name} answers {up:.0f} s after its death; transfers again: {transfers} "
         f"({time.monotonic() - began:.0f} s); GiB used before {used}, 4 s after {after}; requests {dict(outcomes)}",
@@ -211,7 +172,7 @@ def main() -> None:
     """Start the container, let the victims die one after the other, and end it."""
     given = container(Path(sys.argv[1]))
     servers.write_model(one_pod.FOLDER / "model", **dead_peer.SHAPE)
-    engines = definitions(given["args"])
+    engines = list(host_engines.definitions(given["args"]))
     by_name = {engine.name: engine for engine in engines}
     began = time.monotonic()
     launcher = start(given, engines)
@@ -221,14 +182,13 @@ def main() -> None:
             print((one_pod.FOLDER / "launcher.log").read_text()[-3000:])
             return
         print(f"All engines answer after {time.monotonic() - began:.0f} s", flush=True)
-        client = Client(engines)
-        _within(60, lambda: all(moved(each) > 0 for each in engines if not each.is_parameter))
+        load = Load(Client(engines).ask, _CLIENTS)
+        _within(60, lambda: all(moved(each) > 0 for each in engines if not is_parameter(each)))
         for victim in sys.argv[2:]:
             name, _, again_after = victim.partition("+")
-            if not die(by_name[name], float(again_after or 0), engines, client):
+            if not die(by_name[name], float(again_after or 0), engines, load):
                 break
-        client.end()
-        print("all requests:", dict(client.outcomes))
+        print("all requests:", load.end())
         log = (one_pod.FOLDER / "launcher.log").read_text(errors="replace").splitlines()
         print(
             "\n".join(

@@ -63,14 +63,12 @@ def _named(labels: Mapping[str, str]) -> _Controller | None:
         return None
     role, node_rank = node
     revision = labels.get(names.LABEL_REVISION, "")
+    own = names.revision_object(name, role, revision)
     if role is Role.PARAMETER:
-        first = names.revision_object(name, Role.PARAMETER, revision)
-        workload = names.node_workload(name, node_rank, revision) if node_rank else first
+        workload = names.node_workload(name, node_rank, revision) if node_rank else own
         return _Controller("apps/v1", "StatefulSet", workload)
     if role is Role.MODEL:
         job = labels.get(_JOB_NAME, "")
         return _Controller("batch/v1", "Job", job) if job.startswith(names.model_job(name, "")) else None
-    deployment = (
-        names.revision_object(name, Role.DECODE, revision) if role is Role.DECODE else names.role_object(name, role)
-    )
+    deployment = own if role is Role.DECODE else names.role_object(name, role)
     return _Controller("apps/v1", "ReplicaSet", f"{deployment}-{labels.get(_TEMPLATE_HASH, '')}")

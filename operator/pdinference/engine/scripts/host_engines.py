@@ -78,7 +78,7 @@ class Engine:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._starts = 0
-        self._up_since = 0.0
+        self._came_up = False
 
     async def run(self) -> None:
         """Run the engine once, to its end. A process that hangs is killed."""
@@ -129,7 +129,7 @@ class Engine:
             healthy = await self._is_healthy()
             failures = 0 if healthy else failures + 1
             self._note(up=healthy or (self.up and failures == 1))  # a busy engine may respond late
-            late = failures >= timing.failures if self._up_since else _now() - began > timing.startup
+            late = failures >= timing.failures if self._came_up else _now() - began > timing.startup
             if late and not self._stopping:
                 _say(f"{self.name} does not respond, so it starts anew.")
                 self._kill()
@@ -146,12 +146,11 @@ class Engine:
         return False
 
     def _note(self, *, up: bool) -> None:
-        if up and not self._up_since:
-            self._up_since = _now()
+        self._came_up |= up
         if not up and self._process is not None and self._process.returncode is not None:
-            if self._up_since:
+            if self._came_up:
                 self._starts = 0
-            self._up_since = 0.0
+            self._came_up = False
         self.up, self.was_up = up, self.was_up or up
 
 
