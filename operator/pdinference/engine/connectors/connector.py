@@ -14,6 +14,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable
 from pdinference.engine.connectors.handover import Handover
+from pdinference.engine.connectors.known_fault import KnownFault
 from pdinference.engine.connectors.own_class import OwnClass
 
 
@@ -57,12 +58,14 @@ class Connector(ABC):
         tried: Extent of its tests, as in docs/kv-transfer.md.
         is_measured: Whether it moves KV cache as engine/scripts/measure_transfer.py does, so that the way is known and
             `pdinference doctor --bandwidth` measures it.
+        known_faults: Faults of releases of vLLM that admission warns of.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]
     handover: ClassVar[Handover | None]
     tried: ClassVar[str]
     is_measured: ClassVar[bool] = False
+    known_faults: ClassVar[tuple[KnownFault, ...]] = ()
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
         """Its members of `--kv-transfer-config` for a role: `kv_connector` and its settings."""

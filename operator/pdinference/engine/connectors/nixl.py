@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.connectors.connector import Connector, Port
 from pdinference.engine.connectors.handover import NixlHandover
+from pdinference.engine.connectors.known_fault import KnownFault
 from pdinference.engine.connectors.own_class import OwnClass
 
 _SIDE_CHANNEL = Port("kv-side-channel", 5600)
@@ -25,6 +26,25 @@ class Nixl(Connector):
     vllm_names = ("NixlConnector", "NixlPushConnector", "NixlPullConnector")
     handover = NixlHandover()
     is_measured = True
+    known_faults = (
+        KnownFault(
+            (0, 25, 0),
+            (0, 25, 1),
+            lambda spec: spec.rdma is not None,
+            "D was seen to end with a segmentation fault at the first transfer after a P pod had restarted. Use a "
+            "later release.",
+            "github.com/vllm-project/vllm/issues/49238",
+        ),
+        KnownFault(
+            (0, 0, 0),
+            (0, 26, 0),
+            lambda spec: spec.host_local is not None,
+            "With HostLocal, a P that is killed cannot start again while D lives, because D keeps its GPU memory and "
+            "the image's NIXL is older than 1.5.0. Use a later release, or an image with NIXL 1.5.0 or 1.5.1.",
+            "docs/adr/0029-memory-of-a-dead-peer.md",
+            official=True,
+        ),
+    )
     tried = "transfers and tiers in this project's tests on CPU, and on an H100 (over TCP)"
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
