@@ -86,6 +86,10 @@ class FakeApi(ApiServer):
 
     async def create(self, path: str, manifest: Json, **query: str) -> Json:
         self._note("create", path)
+        pod, _, subresource = path.rpartition("/")
+        if subresource == "eviction":
+            await self.delete(pod, uid=manifest["deleteOptions"]["preconditions"]["uid"])
+            return {"kind": "Status", "status": "Success"}
         full = f"{path}/{manifest['metadata']['name']}"
         if full in self.objects:
             raise ApiError(409, "AlreadyExists", "exists")

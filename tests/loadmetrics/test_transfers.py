@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.api.names import Verification
 from pdinference.loadmetrics.transfers import TransferExposition, TransferReading, TransferWindow, transfer_facts
-from pdinference.planning.transfer_measurements import CanaryFacts, Counted
+from pdinference.planning.transfer_measurements import PROVEN_S, CanaryFacts, Counted, PairFacts
 
 TEXT = """
 pdinference_router_kv_prompt_tokens_total{source="parameter"} 900
@@ -130,3 +130,45 @@ def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
     for one, other in (pair, reversed(pair)):
         assert transfer_facts("r1", one, [other]).canary.decode == "d1", "the order of router pods causes no write"
     assert transfer_facts("r1", window, []).canary.state is Verification.VERIFIED
+
+
+def pairs(text: str) -> tuple[PairFacts, ...]:
+    found = read(text + 'pdinference_router_verification{state="off"} 1\n')
+    assert found is not None
+    return found.pairs
+
+
+def lines(parameter: str, decode: str, faults: object, seconds: object) -> str:
+    labels = f'{{parameter="{parameter}",decode="{decode}"}}'
+    return f"pdinference_router_pair_faults{labels} {faults}\npdinference_router_pair_fault_seconds{labels} {seconds}\n"
+
+
+def test_pairs_are_read() -> None:
+    assert pairs(lines("p", "d/e", 3, 61.5)) == (PairFacts("p", "d/e", 3, 61.5),)
+    assert pairs("") == ()
+
+
+@pytest.mark.parametrize("lie", ["NaN", "1e999", "-1", "+Inf"])
+def test_a_pair_whose_numbers_are_none_is_no_fault(lie: str) -> None:
+    assert all(not pair.faults for pair in pairs(lines("p", "d", lie, 61)))
+    assert all(not pair.seconds >= PROVEN_S for pair in pairs(lines("p", "d", 3, lie)))
+
+
+def test_pairs_are_bounded() -> None:
+    assert len(pairs("".join(lines("p", f"d{number}", 0, 0) for number in range(1000)))) == 256
+    assert [pair.faults for pair in pairs(lines("p", "d", 1e15, 5))] == [1000]
+
+
+def test_a_router_whose_canary_got_through_shows_that_a_pair_works() -> None:
+    """Else a fault of one router's own network restarts pods."""
+
+    def window(*found: PairFacts) -> TransferWindow:
+        return TransferWindow(TransferReading(0, Counted(), CanaryFacts(), found))
+
+    bad, good = PairFacts("p", "d", 5, 90), PairFacts("p", "d")
+    other = PairFacts("p", "d2", 1, 3)
+    for one, two in ((window(bad), window(good, other)), (window(good, other), window(bad))):
+        assert transfer_facts("r1", one, [two]).pairs == (good, other)
+    assert transfer_facts("r1", window(bad), [window(PairFacts("p", "d", 3, 99))]).pairs == (
+        PairFacts("p", "d", 3, 90),
+    )

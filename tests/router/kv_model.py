@@ -68,6 +68,7 @@ class KvModel:
     Attributes:
         transfer: Moves KV cache from P to D.
         faulty: Transfers to single D pods, by name.
+        broken: Pairs of a P and a D pod between which nothing gets through.
         ways: The P and the D pod of each transfer.
         at_d: Number of transfers under way.
         most: The largest number of them.
@@ -87,6 +88,7 @@ class KvModel:
     def __init__(self, world: Fleet, transfer: Transfer | None = None) -> None:
         self.transfer = transfer or Transfer()
         self.faulty: dict[str, Transfer] = {}
+        self.broken: set[tuple[str, str]] = set()
         self.ways: list[tuple[str, str]] = []
         self.at_d = self.most = self.needed = 0
         self._enough = asyncio.Condition()
@@ -137,7 +139,8 @@ class KvModel:
         self.ways.append((found["remote_engine_id"], engine.name))
         await self._wait_for_others()
         number = found["remote_num_tokens"]
-        transfer = self.faulty.get(engine.name, self.transfer)
+        is_broken = (found["remote_engine_id"], engine.name) in self.broken
+        transfer = Nothing() if is_broken else self.faulty.get(engine.name, self.transfer)
         transfer.before = self.for_decode[number - 1] if number else ()
         sent = self.for_decode[number]
         kv, moved = transfer(sent)

@@ -1,5 +1,6 @@
 """Counters of the KV transfer: summed over pods, across their restarts, bounded."""
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,6 +33,7 @@ def by_source(source: str, engine: int = 0) -> str:
 FROM_P, COMPUTED, CACHED = map(by_source, ("external_kv_transfer", "local_compute", "local_cache_hit"))
 PULLED = "vllm:nixl_bytes_transferred_count"
 EXPIRED = "vllm:nixl_num_kv_expired_reqs_total"
+FAILED = "vllm:nixl_num_failed_transfers_total"
 
 
 class Read:
@@ -170,3 +172,17 @@ async def test_the_router_exports_them() -> None:
                 return f'{METRIC_KV_PROMPT_TOKENS}{{source="parameter"}} 0.0' in await answer.text()
 
         await until(exported, "the router has read D")
+
+
+@pytest.mark.parametrize(("pod", "counter"), [("d1", FAILED), ("p", EXPIRED)])
+async def test_a_pod_that_loses_transfers_is_doubted(pod: str, counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with read("p", "d1", "d2", monkeypatch=monkeypatch) as (world, found):
+
+        def doubted() -> set[str]:
+            return {one.observed.name for one in world.pods if one.doubted_at > -math.inf}
+
+        for count in (0, 0, 4):
+            assert doubted() == set()
+            world[pod].counters = {counter: count, PULLED: 1 + count}
+            await found.round()
+        assert doubted() == {pod}

@@ -14,6 +14,11 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+# Restarts of pods whose KV transfer is proven broken (transfer.repair). Unlike a deletion, an eviction respects the
+# PodDisruptionBudget.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
 # Children. Server-side apply needs patch, and create for new objects.
 - apiGroups: [""]
   resources: [services, serviceaccounts, configmaps]

@@ -205,6 +205,11 @@ that shares its pod has the pod's name, a slash and its own name."""
 METRIC_VERIFICATION = "pdinference_router_verification"
 """Gauge of a router pod: 1 for the `state` that the verification of the KV transfer has, a `Verification`, else 0. The
 label `decode` names the D pod with a fault."""
+METRIC_PAIR_FAULTS = "pdinference_router_pair_faults"
+"""Gauge of a router pod: how many canaries in a row found a fault between the P pod `parameter` and the D pod `decode`;
+0 after a good one. Absent for pairs that no canary has tried."""
+METRIC_PAIR_FAULT_SECONDS = "pdinference_router_pair_fault_seconds"
+"""Gauge of a router pod: seconds since the first of these canaries ended; 0 without any."""
 METRIC_VERIFICATION_AGE_SECONDS = "pdinference_router_verification_age_seconds"
 """Gauge of a router pod: seconds since the canary ended that the state is of; infinite before."""
 METRIC_VERIFICATION_TOKENS = "pdinference_router_verification_tokens"

@@ -174,6 +174,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
         transfer_path=_path(spec, examination.memory.moved),
+        repairs=spec.transfer.repair == "Restart",
         objectives=StatedObjectives.of(spec.objectives),
         ignored=examination.ignored,
     )

@@ -14,6 +14,7 @@ from pdinference.cluster.kinds import AUTOSCALER, DISRUPTION_BUDGET, NETWORK_POL
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
+from pdinference.inference.repairs import decided_repair
 from pdinference.inference.scale_targets import corrections, manifest_counts, recommended, reports
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.model_report import model_status
@@ -53,6 +54,7 @@ def decide(snapshot: Snapshot) -> Plan:
     scale_targets = manifest_counts(snapshot, allocation, counts)
     replicas = _replicas(snapshot, allocation) | scale_targets
     verdicts = dict(_verdicts(snapshot, replicas, engines=not (allocation.blocked or awaits_model)))
+    repair = decided_repair(snapshot, rollout, replicas)
     return Plan(
         rollout=rollout,
         allocation=allocation,
@@ -66,7 +68,8 @@ def decide(snapshot: Snapshot) -> Plan:
         delete=tuple(_unneeded(snapshot, rollout)),
         remember=(snapshot.history_due or (served and snapshot.unproven)) and _belongs_in_history(snapshot, rollout),
         served=served,
-        requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
+        repair=repair,
+        requeue_after=_sooner(_seconds_to_sleep(snapshot, asleep=asleep), repair.again_after),
     )
 
 
@@ -102,6 +105,10 @@ def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
     """Seconds until P and D may scale to zero; None if they do not, or have no pods."""
     after, activity = snapshot.desired.sleeps_after, snapshot.observations.activity
     return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, activity)
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:

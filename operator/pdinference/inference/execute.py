@@ -5,6 +5,7 @@ Tests: tests/inference/test_reconcile.py, tests/inference/test_scaling.py, tests
 
 from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.evict import evict
 from pdinference.cluster.history.store import History
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
@@ -63,6 +64,11 @@ class Executor:
         for outcome in (applied, counted, reported, remembered, pruned):
             executed.add(outcome)
         return executed
+
+    async def evict(self, snapshot: Snapshot, plan: Plan) -> str:
+        """Evict the pod that the plan restarts, if there is one. Why that was refused; empty if it was not."""
+        pod = plan.repair.evict
+        return "" if pod is None else await evict(self._api, snapshot.owner.namespace, pod)
 
     async def _apply(self, snapshot: Snapshot, plan: Plan) -> Outcome:
         children = await self._specs.children(snapshot.spec)

@@ -10,6 +10,7 @@ from typing import Any
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict
+from pdinference.planning.repair import Repair
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 
@@ -31,6 +32,7 @@ class Plan:
         remember: Whether to write the spec as the newest entry of the history, or to delete entries.
         served: Whether requests go to the spec, which its entry then says.
         delete: Children that are no longer needed.
+        repair: Whether a pod is restarted because its KV transfer is proven broken.
         requeue_after: Seconds until the next decision without an event; None for never.
     """
 
@@ -46,9 +48,10 @@ class Plan:
     delete: tuple[ChildRecord, ...] = ()
     remember: bool = False
     served: bool = False
+    repair: Repair = field(default_factory=Repair)
     requeue_after: float | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether there is no object to write."""
         return not (self.apply or self.scale or self.recommend or self.report or self.delete or self.remember)

@@ -31,6 +31,8 @@ from pdinference.isolation.calls import BusyError
 from pdinference.planning.status import due, due_limit, left_alone_status
 
 _LEFT_ALONE = "nothing was changed and running pods continue"
+_NOT_EXECUTED = "the stored resource is not valid"
+"""Why a pod is not evicted while its spec cannot be rendered."""
 _LOG = logging.getLogger(__name__)
 _LOOK_AFTER_WRITES_S = 0.1
 """Watch events of the operator's own writes are ignored, so the next decision is made after this time."""
@@ -79,16 +81,18 @@ class Reconciler:
         plan = decide(snapshot)
         try:
             executed = await self._executor.execute(snapshot, plan)
+            refusal = await self._executor.evict(snapshot, plan)
         except InvalidSpecError as error:  # the spec is valid, but this examination did not complete
             spec = replace(
                 spec, invalid=error.with_consequence(_LEFT_ALONE), examine_again_after=examine_again_after(error)
             )
-            snapshot, executed = replace(snapshot, spec=spec), Outcome()
+            snapshot, executed, refusal = replace(snapshot, spec=spec), Outcome(), _NOT_EXECUTED
         except BusyError:
             return Result(retry=True)
         if spec.invalid:
             self._metrics.errors.labels(INVALID).inc()
-        fresh = status(self._snapshotter.after(snapshot, executed.applied), plan, executed.failures)
+        after = self._snapshotter.after(snapshot, executed.applied)
+        fresh = status(after, plan, executed.failures, repaired=plan.repair.after(refusal))
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
         deadline = due(fresh, spec.desired.progress_deadline)
         has_new_facts = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.status import RepairStatus
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.answering import as_routers_see
@@ -15,18 +16,21 @@ from pdinference.planning.scaling.condition import loads_text
 from pdinference.planning.status import StatusInputs, build_status
 
 
-def status(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure]) -> Status:
+def status(
+    snapshot: Snapshot, plan: Plan, failures: Iterable[Failure], *, repaired: RepairStatus | None = None
+) -> Status:
     """The status to write; equal to the previous one when nothing changed.
 
     Args:
         snapshot: The snapshot after the execution of the plan.
         plan: The plan.
         failures: What could not be written.
+        repaired: Restarts of pods whose KV transfer was broken.
     """
-    return build_status(_inputs(snapshot, plan, failures), previous=snapshot.previous, now=snapshot.now)
+    return build_status(_inputs(snapshot, plan, failures, repaired), previous=snapshot.previous, now=snapshot.now)
 
 
-def _inputs(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure]) -> StatusInputs:
+def _inputs(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure], repaired: RepairStatus | None) -> StatusInputs:
     desired = snapshot.desired
     return StatusInputs(
         namespace=snapshot.owner.namespace,
@@ -40,6 +44,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure]) -> Stat
         observations=snapshot.observations,
         rollout=plan.rollout,
         allocation=plan.allocation,
+        repaired=repaired,
         asleep=plan.asleep and snapshot.empty,
         failures=tuple(sorted(failures, key=lambda one: (one.transient, one.kind, one.name))),
         workloads=snapshot.leading_workloads(desired.revision),

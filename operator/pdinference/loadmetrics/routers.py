@@ -39,7 +39,8 @@ INTERVAL_S: Final = 1.0
 _OTHERS_S: Final = 30.0
 """Time between two readings of the routers of other resources."""
 _FAULTY_S: Final = 5.0
-"""The same while a router reports pods that do not answer, so that the status soon says when they do again."""
+"""The same while a router reports pods that do not answer, or pairs of P and D with a fault, so that the status soon
+says when they do again."""
 _FRESH_S: Final = 10.0
 _RECENT_S: Final = 300.0
 """Time for which a prompt that D computed counts as recent."""
@@ -212,7 +213,9 @@ class RouterMonitor:
 
     def _is_due(self, pod: PodRecord) -> bool:
         last = self._reports.get(pod.uid)
-        pause = _FAULTY_S if last is not None and last.faults else _OTHERS_S
+        transfer = self._transfers.get(pod.uid)
+        faulty = (last is not None and last.faults) or (transfer is not None and transfer.latest.has_fault)
+        pause = _FAULTY_S if faulty else _OTHERS_S
         return self._clock() - self._read_at.get((pod.uid, pod.summary.ready), -math.inf) >= pause
 
     def _note(self, namespace: str) -> None:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.names import KvSource, TransferResult, Verification
 from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, TransferFacts
+from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, PairFacts, TransferFacts
 
 _Series = tuple[str, str]
 """Name and value of the label, if it has one."""
@@ -47,7 +48,13 @@ _CANARY: Final = {
 }
 _FIELDS: Final = tuple(field.name for field in fields(Counted))
 _STATES: Final = {(names.METRIC_VERIFICATION, str(state)): state for state in Verification}
-_WANTED: Final = frozenset(name.encode() for name in (*(name for name, _ in _COUNTERS), *_CANARY, *_LABELS))
+_FAULTS_OF_PAIR: Final = names.METRIC_PAIR_FAULTS.encode()
+_SINCE: Final = names.METRIC_PAIR_FAULT_SECONDS.encode()
+_OF_PAIRS: Final = frozenset({_FAULTS_OF_PAIR, _SINCE})
+_MOST_PAIRS: Final = 256
+"""Pairs that are read at most. A router reports no more."""
+_MOST_FAULTS: Final = 1000.0
+_WANTED: Final = _OF_PAIRS | {name.encode() for name in (*(name for name, _ in _COUNTERS), *_CANARY, *_LABELS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,12 @@ class TransferReading:
     at: float
     counted: Counted
     canary: CanaryFacts
+    pairs: tuple[PairFacts, ...] = ()
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether a canary has found a fault of a pair."""
+        return any(pair.faults for pair in self.pairs)
 
 
 class TransferExposition:
@@ -67,6 +80,7 @@ class TransferExposition:
         self._canary: dict[str, float] = {}
         self._states: list[Verification] = []
         self._decode = self._parameter = ""
+        self._pairs: dict[tuple[str, str], dict[bytes, float]] = {}
 
     def take(self, line: bytes) -> None:
         """Add a line.
@@ -79,6 +93,9 @@ class TransferExposition:
         found = sample(line)
         if math.isnan(found.value):
             return
+        if found.name in _OF_PAIRS:
+            self._take_pair(found)
+            return
         series = _series(found)
         if (field := _COUNTERS.get(series)) is not None:
             self._counted[field] = self._counted.get(field, 0.0) + found.value
@@ -88,6 +105,11 @@ class TransferExposition:
             self._states.append(state)
             self._decode, self._parameter = _text(found, b"decode"), _text(found, b"parameter")
 
+    def _take_pair(self, found: Sample) -> None:
+        pair = _text(found, b"parameter"), _text(found, b"decode")
+        if pair in self._pairs or len(self._pairs) < _MOST_PAIRS:
+            self._pairs.setdefault(pair, {})[found.name] = found.value
+
     def reading(self, at: float, revision: str) -> TransferReading | None:
         """What the lines say; None if they are of a router that does not report the KV transfer."""
         state = self._states[0] if len(self._states) == 1 else None
@@ -96,7 +118,12 @@ class TransferExposition:
         canary = CanaryFacts(
             state or Verification.OFF, revision, decode=self._decode, parameter=self._parameter, **self._canary
         )
-        return TransferReading(at, Counted(**self._counted), canary)
+        pairs = tuple(
+            PairFacts(*pair, faults=int(min(_MOST_FAULTS, max(0.0, values[_FAULTS_OF_PAIR]))), seconds=values[_SINCE])
+            for pair, values in self._pairs.items()
+            if values.keys() >= _OF_PAIRS
+        )
+        return TransferReading(at, Counted(**self._counted), canary, pairs)
 
 
 def _series(found: Sample) -> _Series:
@@ -178,7 +205,18 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
             first_token_seconds=sum(part.first_token_seconds for part in parts),
             handed_over=sum(handed) if len(handed) == len(parts) else None,
         ),
+        _agreed(reading.pairs for reading in (window.latest, *(other.latest for other in others))),
     )
+
+
+def _agreed(reported: Iterable[Iterable[PairFacts]]) -> tuple[PairFacts, ...]:
+    """The pairs over all routers. A router whose canary got through shows that a pair works."""
+    found: dict[tuple[str, str], PairFacts] = {}
+    for pair in chain.from_iterable(reported):
+        key = pair.parameter, pair.decode
+        known = found.get(key, pair)
+        found[key] = replace(pair, faults=min(known.faults, pair.faults), seconds=min(known.seconds, pair.seconds))
+    return tuple(found[key] for key in sorted(found))
 
 
 def _rank(canary: CanaryFacts) -> tuple[int, str, str]:

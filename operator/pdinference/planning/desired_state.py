@@ -32,6 +32,7 @@ class DesiredState:
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready (`router.whenNoPrefill: Serve`).
         transfer_path: How the KV cache goes from P to D; None if it does not.
+        repairs: Whether a pod whose KV transfer is proven broken is restarted (`transfer.repair`).
         objectives: The latency objectives; None without any.
     """
 
@@ -47,6 +48,7 @@ class DesiredState:
     sleeps_after: int | None = None
     decode_computes_prompts: bool = True
     transfer_path: Path | None = ON_CPU
+    repairs: bool = True
     objectives: StatedObjectives | None = None
 
     @property

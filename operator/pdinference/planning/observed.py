@@ -211,6 +211,8 @@ class PodSummary:
     Attributes:
         role: Its role in a PDInference; None for the runner of a PDBatch.
         created: Its creation time, as sortable text; only for a runner.
+        uid: Its uid; only for P and D.
+        started: When its last container started, as sortable text; only for P and D.
         gpus: GPUs of its vLLM container.
         report: Its termination message; only for a runner.
         has_model: Whether it found its model complete before vLLM started; only for P and D that check it.
@@ -236,6 +238,8 @@ class PodSummary:
     restarted: bool = False
     engines: tuple[SharedEngine, ...] = ()
     engine: str = ""
+    uid: str = ""
+    started: str = ""
 
     @property
     def by_engine(self) -> tuple["PodSummary", ...]:

@@ -27,6 +27,12 @@ FAULTS: Final = (Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE, Ver
 """Faults that a canary finds, the worst one first."""
 
 
+PROVEN_FAULTS: Final = 3
+"""Canaries in a row that have to find a fault before it is proven."""
+PROVEN_S: Final = 60.0
+"""Time that it has to last. The network may come back until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """How the KV cache goes from P to D.
@@ -120,6 +126,28 @@ class CanaryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PairFacts:
+    """A P and a D pod between which a router has sent canaries.
+
+    Attributes:
+        parameter: P pod, or its engine in a pod that P and D share. Untrusted.
+        decode: D pod, in the same way. Untrusted.
+        faults: Canaries in a row that found a fault; 0 after a good one.
+        seconds: Time since the first of them.
+    """
+
+    parameter: str
+    decode: str
+    faults: int = 0
+    seconds: float = 0.0
+
+    @property
+    def outline(self) -> Hashable:
+        """Coarse steps of it."""
+        return self.parameter, self.decode, min(self.faults, PROVEN_FAULTS), self.seconds >= PROVEN_S
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """Counts of one router pod, at one moment or over a window. None where the connector has no such counter.
 
@@ -165,12 +193,14 @@ class TransferFacts:
         canary: The last canary; the one with the worst fault, if there are faults.
         seconds: Length of the window; 0 after a single reading.
         counted: Counts within the window.
+        pairs: The pairs that canaries have tried.
     """
 
     revision: str
     canary: CanaryFacts = CanaryFacts()
     seconds: float = 0.0
     counted: Counted = Counted()
+    pairs: tuple[PairFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +279,15 @@ def rates(facts: TransferFacts, path: Path, ways: int) -> Rates | None:
 def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
     found = rates(facts, ON_CPU, ways=1)
+    pairs = frozenset(pair.outline for pair in facts.pairs)
     if found is None:
-        return facts.revision, facts.canary.found, facts.canary.is_recent
+        return facts.revision, facts.canary.found, facts.canary.is_recent, pairs
     shares = (found.by_decode, found.failed, found.expired, found.busy)
     steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
     return (
         facts.revision,
         facts.canary.found,
+        pairs,
         steps,
         round(2 * math.log2(1 + (found.speed or 0.0))),
     )

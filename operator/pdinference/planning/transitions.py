@@ -20,6 +20,7 @@ from pdinference.api.v1alpha1.conditions import (
     READY,
     ROUTE_ACCEPTED,
 )
+from pdinference.api.v1alpha1.status import RepairStatus
 from pdinference.planning.condition_changes import ASLEEP, find
 from pdinference.planning.model_report import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
@@ -62,6 +63,7 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NO_LOA
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _route(_find(old, ROUTE_ACCEPTED), _find(new, ROUTE_ACCEPTED))
     yield from _transfer(_find(old, KV_TRANSFER), _find(new, KV_TRANSFER))
+    yield from _repair(_repair_of(old), _repair_of(new))
     yield from _objectives(_find(old, OBJECTIVES_MET), _find(new, OBJECTIVES_MET))
 
 
@@ -160,6 +162,26 @@ def _transfer(old: Condition | None, new: Condition | None) -> Iterator[Transiti
         yield Transition("Warning", f"KVTransfer{new.reason}", new.message)
     elif new.status == "True" and old is not None and old.status == "False":
         yield Transition("Normal", "KVTransferRecovered", new.message)
+
+
+def _repair(old: RepairStatus, new: RepairStatus) -> Iterator[Transition]:
+    """A pod was restarted because its KV transfer is broken, and what came of it."""
+    if new.restart_time != old.restart_time and new.pods:
+        yield Transition("Warning", "KVTransferRepair", f"Pod {new.pods[-1]} is restarted: {new.proof}.")
+    if new.outcome == old.outcome:
+        return
+    if new.outcome == "Repaired":
+        yield Transition("Normal", "KVTransferRepaired", f"KV cache gets through since pod {new.pods[-1]} restarted.")
+    elif new.outcome == "GaveUp":
+        pods = ", ".join(new.pods)
+        yield Transition(
+            "Warning", "KVTransferNotRepaired", f"{len(new.pods)} restarts did not help, so no more follow: {pods}."
+        )
+
+
+def _repair_of(status: Status) -> RepairStatus:
+    found = status.transfer.repair if status.transfer is not None else None
+    return found or RepairStatus()
 
 
 def _objectives(old: Condition | None, new: Condition | None) -> Iterator[Transition]:

@@ -50,9 +50,10 @@ class _NotApplicableError(Exception):
 class _FailedError(Exception):
     """A pod did not answer a canary."""
 
-    def __init__(self, pod: Pod, why: str) -> None:
+    def __init__(self, pod: Pod, why: str, *, overdue: bool = False) -> None:
         super().__init__(f"{pod.observed.name} failed: {why}")
         self.pod = pod
+        self.overdue = overdue
 
 
 class _Card(msgspec.Struct):
@@ -109,7 +110,8 @@ class Canary:
         except HandoverError as error:
             return CanaryOutcome(Verification.COMPUTED_BY_DECODE, str(error))
         except _FailedError as error:
-            return CanaryOutcome(Verification.FAILED, str(error), by_parameter=error.pod is parameter)
+            by_parameter = error.pod is parameter
+            return CanaryOutcome(Verification.FAILED, str(error), by_parameter=by_parameter, overdue=error.overdue)
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -252,7 +254,7 @@ async def _asking(pod: Pod, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _FailedError(pod, f"no answer within {seconds:g} s") from None
+        raise _FailedError(pod, f"no answer within {seconds:g} s", overdue=True) from None
     except RefusedError as error:
         raise _FailedError(pod, f"status {error.answer.status}") from None
     except PodFailure as failure:

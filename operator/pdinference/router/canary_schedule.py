@@ -1,8 +1,11 @@
 """Which canaries are due, and how long D has for an answer. Pure: what is known, and the time, are arguments.
 
 Canaries to D pods that have to pass one go first, also under load. The others take turns, one at a time, at rest.
+Pairs of P and D are tried under load, too, while something speaks against them: so a pair that is broken is found
+within a minute or two, and it is known which pod all broken pairs have in common (planning/repair.py).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,7 +13,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.router.findings import Findings
+from pdinference.router.findings import Findings, Pair, Result
 from pdinference.router.links import linked
 from pdinference.router.pod import Pod
 
@@ -28,14 +31,15 @@ DOUBTED_S: Final = WINDOW_S + 60.0
 before, so that the canary decides about the status, with time for the operator to read routers."""
 _LOAD: Final = 1000
 """Repeated canaries take at most one part in this number of the time."""
+_PACE: Final = 20
+"""Canaries to pairs against which nothing is known but a doubt take one part in this number of the time."""
+MOST_PAIRS: Final = 256
+"""Pairs that are tried and reported at most."""
 SELDOM_S: Final = 3600.0
 """Longest time between two of them at rest, and the time that one waits for rest."""
 AT_ONCE: Final = 4
 """Canaries at a time to D pods that had none, and as many to D pods that had one. The first prompt of a vLLM may take a
 minute, so one after the other takes long, and pods that never answer must not delay those that join."""
-
-Pair = tuple[Pod, Pod]
-"""The P and the D pod of a canary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,11 @@ def due(findings: Findings, candidates: Candidates, now: float) -> list[Pair]:
     if found := new[: _places(findings, tried=False)] + again[: _places(findings, tried=True)]:
         return found
     others = [pair for pair in pairs if not findings.is_unproven(pair[1])]
-    may_go = others and not findings.under_way and _is_repeated(findings, candidates, others[0][1], now)
-    return others[:1] if may_go else []
+    if findings.under_way:
+        return []
+    if others and _is_repeated(findings, candidates, others[0][1], now):
+        return others[:1]
+    return _doubted(findings, candidates, now)
 
 
 def _pairs(findings: Findings, candidates: Candidates) -> list[Pair]:
@@ -97,6 +104,33 @@ def _places(findings: Findings, *, tried: bool) -> int:
     """How many more canaries may be sent to D pods that were tried, or to others."""
     taken = sum((pod in findings.results or pod.admitted) is tried for pod in findings.under_way)
     return max(0, AT_ONCE - taken)
+
+
+def _doubted(findings: Findings, candidates: Candidates, now: float) -> list[Pair]:
+    """The pair to which a canary is due because it has a fault, or because something happened to one of its pods."""
+    decode = [pod for pod in candidates.decode if not findings.is_unproven(pod)]
+    every = [(one, other) for one in candidates.parameter for other in decode if linked(one, other)]
+    faulty = [pair for pair in every if pair in findings.pairs and findings.pairs[pair].is_fault]
+    last = findings.last_pair
+    pause = 0.0 if faulty else min(_PACE * last.seconds, LONGEST_PAUSE_S)
+    if now - last.ended_at < pause:
+        return []
+    again = [pair for pair in faulty if _is_faulty_pair_due(findings.pairs[pair], now)]
+    suspect = [pair for pair in every if _is_suspect(findings, pair)]
+    return (again or suspect)[:1]
+
+
+def _is_faulty_pair_due(last: Result, now: float) -> bool:
+    return now - last.ended_at >= min(after_faults(last.faults), LONGEST_PAUSE_S)
+
+
+def _is_suspect(findings: Findings, pair: Pair) -> bool:
+    """Whether something happened to a pod of a pair without a fault after its last canary."""
+    doubted_at = max(pod.doubted_at for pod in pair)
+    last = findings.pairs.get(pair)
+    if last is None:
+        return doubted_at > -math.inf and len(findings.pairs) < MOST_PAIRS
+    return not last.is_fault and last.ended_at < doubted_at
 
 
 def _is_tried_again(findings: Findings, decode: Pod, now: float) -> bool:

@@ -428,7 +428,7 @@ class Dispatcher:
     def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
         self._links.failed(parameter, decode)
-        self.pods.doubt()
+        self.pods.doubt(parameter, decode)
         record.failed(Role.PARAMETER, FailureReason.NO_KV_CACHE)
         _LOG.warning(
             "The KV cache of request %s does not get from %s to %s",

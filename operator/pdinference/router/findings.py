@@ -1,7 +1,7 @@
-"""What canaries have found of the D pods, and which ones are under way. Pure: times are arguments."""
+"""What canaries have found of the D pods and of pairs, and which ones are under way. Pure: times are arguments."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +12,10 @@ from pdinference.router.canary_outcome import CanaryOutcome
 from pdinference.router.pod import Admission, Pod
 
 _NONE_HAS_ENDED: Final = "no canary has ended"
+_UNKNOWN: Final = CanaryOutcome(Verification.PENDING, "no canary showed whether KV cache gets through")
+
+Pair = tuple[Pod, Pod]
+"""The P and the D pod of a canary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class Result:
     Attributes:
         seconds: How long it took.
         ended_at: When it ended; minus infinity before any has.
-        faults: Number of canaries in a row, up to this one, that found a fault of the D pod.
+        faults: Number of canaries in a row, up to this one, that found a fault of the D pod, or of the pair.
+        faulty_since: When the first one of these ended; only if there are any.
     """
 
     outcome: CanaryOutcome
@@ -30,6 +35,7 @@ class Result:
     seconds: float = 0.0
     ended_at: float = -math.inf
     faults: int = 0
+    faulty_since: float = math.inf
 
     @property
     def is_fault(self) -> bool:
@@ -47,9 +53,12 @@ class Result:
         return self.parameter if self.outcome.by_parameter else ""
 
     def following(self, before: "Result | None") -> "Result":
-        """The same, as the next result of the D pod: faults in a row are counted."""
-        faults = 0 if before is None else before.faults
-        return replace(self, faults=faults + 1) if self.is_fault else self
+        """The same, as the next result of the D pod, or of the pair: faults in a row are counted."""
+        if not self.is_fault:
+            return self
+        if before is None or not before.faults:
+            return replace(self, faults=1, faulty_since=self.ended_at)
+        return replace(self, faults=before.faults + 1, faulty_since=before.faulty_since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +81,25 @@ class Findings:
     Attributes:
         mode: Whether requests wait for canaries.
         results: The last result of each D pod that has been ready since then.
+        pairs: The last result of each pair of pods that have been ready since then; those that show nothing of the
+            way from P to D count as canaries of an unknown outcome.
         under_way: The canaries that have not ended, by D pod.
         last: The last result of all.
+        last_pair: The last result of a pair.
         repeated: The last result of a D pod that need not pass a canary.
     """
 
     mode: VerificationMode
     results: dict[Pod, Result] = field(default_factory=dict)
+    pairs: dict[Pair, Result] = field(default_factory=dict)
     under_way: dict[Pod, Sent] = field(default_factory=dict)
     last: Result = field(init=False)
+    last_pair: Result = field(init=False)
     repeated: Result = field(init=False)
 
     def __post_init__(self) -> None:
         state = Verification.OFF if self.mode == "Off" else Verification.PENDING
-        self.last = self.repeated = Result(CanaryOutcome(state, _NONE_HAS_ENDED))
+        self.last = self.last_pair = self.repeated = Result(CanaryOutcome(state, _NONE_HAS_ENDED))
 
     def is_unproven(self, decode: Pod) -> bool:
         """Whether a D pod has to pass a canary."""
@@ -107,15 +121,16 @@ class Findings:
         Args:
             is_open: Whether requests may come. Until then a good result says nothing of the other D pods.
         """
-        if faults := [result for result in self.results.values() if result.is_fault]:
+        found = (*self.results.values(), *self.pairs.values())
+        if faults := [result for result in found if result.is_fault]:
             return min(faults, key=lambda one: (FAULTS.index(one.outcome.state), one.decode))
         if not is_open:
-            found = "canaries to other D pods have not ended" if self.results else _NONE_HAS_ENDED
-            return Result(CanaryOutcome(Verification.PENDING, found))
+            why = "canaries to other D pods have not ended" if self.results else _NONE_HAS_ENDED
+            return Result(CanaryOutcome(Verification.PENDING, why))
         return max(self.results.values(), key=lambda one: one.ended_at, default=self.last)
 
-    def forget(self, ready: Collection[Pod]) -> None:
-        """Drop the results of D pods that are gone or not ready, or have started again: they have to be tried again.
+    def forget(self, ready: AbstractSet[Pod]) -> None:
+        """Drop the results of pods that are gone or not ready, or have started again: they have to be tried again.
 
         Args:
             ready: The pods that are ready.
@@ -125,6 +140,7 @@ class Findings:
             for pod, result in self.results.items()
             if pod in ready and (result.is_fault or not self.is_unproven(pod))
         }
+        self.pairs = {pair: result for pair, result in self.pairs.items() if ready >= {*pair}}
 
     def send(self, decode: Pod, now: float) -> None:
         """Note that a canary to a D pod is sent."""
@@ -139,6 +155,18 @@ class Findings:
         self.results[decode] = self.last = result
         if not self.is_unproven(decode):
             self.repeated = result
+
+    def take_pair(self, parameter: Pod, decode: Pod, result: Result) -> Result:
+        """Note a result as one of the pair, and return what is known of the pair now."""
+        before = self.pairs.get((parameter, decode))
+        if result.outcome.shows_the_way:
+            found = result.following(before)
+        else:
+            unknown = Result(_UNKNOWN, result.parameter, result.decode)
+            found = replace(before or unknown, ended_at=result.ended_at)
+        self.pairs[parameter, decode] = found
+        self.last_pair = result
+        return found
 
     def end(self, decode: Pod) -> None:
         """Note that the canary to a D pod is over, with or without a result."""

@@ -5,6 +5,7 @@ Engines that share a pod (the path HostLocal) are pods of their own here.
 Tests: tests/router/test_choice.py, tests/router/test_faults.py
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Pod:
         fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
             container are ready while one of them is, and /health does not reach the engine.
         admission: Whether requests go to it, if it is a D pod.
+        doubted_at: When something last happened that may have broken its KV transfer; an earlier canary may not hold.
         company: By request: how many others there were when the pod failed one of them.
     """
 
@@ -100,6 +102,7 @@ class Pod:
     paused_until: float = 0.0
     fault: PodFault | None = None
     admission: Admission = Admission.HELD
+    doubted_at: float = -math.inf
     company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
 
     @property

@@ -53,7 +53,7 @@ class Pods:
         for uid, observed in seen.items():
             pod = self._pods.setdefault(uid, Pod(observed))
             if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):
-                self.doubt()
+                self.doubt(pod)
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
             if not observed.ready or observed.restarts != pod.observed.restarts:
@@ -119,12 +119,14 @@ class Pods:
             pod.admission = Admission.HELD  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
-        self.doubt()
+        self.doubt(pod)
         self._announce()
 
-    def doubt(self) -> None:
-        """Note that the last canary may not hold any more."""
+    def doubt(self, *pods: Pod) -> None:
+        """Note that the last canaries through these pods may not hold any more."""
         self.doubted_at = self._clock()
+        for pod in pods:
+            pod.doubted_at = self.doubted_at
 
     def admit(self, pod: Pod, admission: Admission) -> None:
         """Let requests go to a D pod if it is still ready, or no more."""

@@ -18,6 +18,7 @@ from pdinference.api.names import (
     METRIC_TOKEN_GAPS,
     KvSource,
     Role,
+    TransferResult,
 )
 from pdinference.engine.connectors.handover import Counter
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
@@ -58,6 +59,11 @@ HELP: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Label and description of each series."""
 _NONE: Final[Mapping[bytes, Counter]] = {}
+_LOST: Final[tuple[Counter, ...]] = (
+    (METRIC_KV_TRANSFERS, TransferResult.FAILED),
+    (METRIC_KV_TRANSFERS, TransferResult.EXPIRED),
+)
+"""Growth of these is no proof of a fault: requests that clients give up expire, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,8 @@ class Transfers(Collector):
         if counts and before is not None:
             restarted = any(counts.get(counter, value) < value for counter, value in before.items())
             moved = self._add({} if restarted else before, counts)
+            if not restarted and any(counts.get(lost, 0.0) > before.get(lost, 0.0) for lost in _LOST):
+                self._pods.doubt(pod)
             counts = counts if restarted else {**before, **counts}
         elif counts:
             self._add(counts, counts)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 from pdinference.api.names import Role, Verification
@@ -12,8 +12,8 @@ from pdinference.router import admissions, canary_schedule
 from pdinference.router.admissions import Change, RevisionService
 from pdinference.router.canary import Canary
 from pdinference.router.canary_outcome import CanaryOutcome
-from pdinference.router.canary_schedule import Candidates, Pair
-from pdinference.router.findings import Findings, Result
+from pdinference.router.canary_schedule import Candidates
+from pdinference.router.findings import Findings, Pair, Result
 from pdinference.router.pod import Admission, Pod
 from pdinference.router.pods import Pods
 
@@ -46,9 +46,18 @@ class Verifier:
         """The worst result among the D pods."""
         return self._findings.shown(is_open=self._service.is_open)
 
+    @property
+    def pairs(self) -> Mapping[Pair, Result]:
+        """The last result of each pair that was tried."""
+        return self._findings.pairs
+
     def since(self, shown: Result) -> float:
         """Seconds since the canary of a result ended; infinite before any has."""
         return self._clock() - shown.ended_at
+
+    def faulty_for(self, result: Result) -> float:
+        """Seconds since the first fault of those in a row that a result ends; 0 if it is none."""
+        return self._clock() - result.faulty_since if result.is_fault else 0.0
 
     @property
     def refusal(self) -> str:
@@ -102,6 +111,8 @@ class Verifier:
         result = Result(outcome, *names, ended - began, ended).following(before)
         self._apply(admissions.concluded(self._findings, decode, before, result, is_open=self._service.is_open))
         self._findings.take(decode, result)
+        if self._findings.take_pair(parameter, decode, result).faults == 1:
+            self._pods.doubt(parameter, decode)  # canaries to their other pairs show which of both is to blame
         if before is None or before.outcome.state is not outcome.state:
             level = logging.WARNING if result.is_fault else logging.INFO
             _LOG.log(level, "KV transfer from %s to %s: %s: %s", *names, outcome.state, outcome.reason)

@@ -11,6 +11,8 @@ from prometheus_client.registry import Collector
 
 from pdinference.api.names import (
     ENGINE_ROLES,
+    METRIC_PAIR_FAULT_SECONDS,
+    METRIC_PAIR_FAULTS,
     METRIC_VERIFICATION,
     METRIC_VERIFICATION_AGE_SECONDS,
     METRIC_VERIFICATION_DISTANCE,
@@ -26,6 +28,8 @@ HELP: Final = {
     METRIC_VERIFICATION_TOKENS: "Prompt tokens of that canary.",
     METRIC_VERIFICATION_DISTANCE: "Distance of its answers from those of P alone.",
     METRIC_VERIFICATION_LIMIT: "Distance from which on answers are wrong.",
+    METRIC_PAIR_FAULTS: "Canaries in a row that found a fault between a P and a D pod; 0 after a good one.",
+    METRIC_PAIR_FAULT_SECONDS: "Seconds since the first of these canaries ended.",
 }
 """Description of each series."""
 
@@ -52,3 +56,18 @@ class VerificationMetrics(Collector):
             (METRIC_VERIFICATION_LIMIT, shown.outcome.limit),
         ):
             yield GaugeMetricFamily(name, HELP[name], value=value)
+        yield from self._pairs()
+
+    def _pairs(self) -> Iterator[GaugeMetricFamily]:
+        """The pairs of which a canary has shown whether KV cache gets through."""
+        faults, seconds = (
+            GaugeMetricFamily(name, HELP[name], labels=[*ENGINE_ROLES])
+            for name in (METRIC_PAIR_FAULTS, METRIC_PAIR_FAULT_SECONDS)
+        )
+        for result in self._verifier.pairs.values():
+            if result.outcome.state is not Verification.PENDING:
+                pods = (result.parameter, result.decode)
+                faults.add_metric(pods, result.faults)
+                seconds.add_metric(pods, self._verifier.faulty_for(result))
+        yield faults
+        yield seconds

@@ -192,6 +192,22 @@ class VerificationStatus(ApiModel):
     """From this distance on, the answer is wrong."""
 
 
+class RepairStatus(ApiModel):
+    """Pods that were restarted because their KV transfer was proven broken (spec.transfer.repair)."""
+
+    pods: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = Field(default_factory=list)
+    """Pods that were restarted in a row, the last one at the end."""
+    restart_time: Moment | None = None
+    """Time of the last restart."""
+    proof: str = ""
+    """What proved that the last one was broken."""
+    outcome: Literal["", "Pending", "Repaired", "GaveUp"] = ""
+    """What came of it. Pending: not known yet. Repaired: canaries get through all pods. GaveUp: the fault lasts, and no
+    further pod is restarted."""
+    withheld: str = ""
+    """Why a pod that is proven broken is not restarted now."""
+
+
 class TransferStatus(ApiModel):
     """Measurements of the KV transfer in the last five minutes with requests. Numbers that are not known are absent."""
 
@@ -229,6 +245,8 @@ class TransferStatus(ApiModel):
     """TCP or NVLinkOrRDMA, inferred from the speed; empty if unknown."""
     verification: VerificationStatus = Field(default_factory=VerificationStatus)
     """The last canary, or the one with the worst fault among the D pods."""
+    repair: RepairStatus | None = None
+    """Restarts of pods, if there were any."""
 
 
 class AttainmentStatus(ApiModel):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.status import RepairStatus
 from pdinference.planning.desired_state import DesiredState
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observations import Observations
@@ -29,6 +30,7 @@ class StatusInputs:
         observations: What is measured of the resource.
         rollout: Which revision serves.
         allocation: The replica count of each role, and what limits it.
+        repaired: Restarts of pods whose KV transfer was broken, in the desired revision.
         asleep: Whether P and D have no pods because no requests arrived.
         failures: Children that could not be applied or pruned in this reconcile, permanent failures first.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
@@ -52,6 +54,7 @@ class StatusInputs:
     invalid: str = ""
     observations: Observations = field(default_factory=Observations)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
+    repaired: RepairStatus | None = None
     asleep: bool = False
     failures: tuple[Failure, ...] = ()
     aggregated: frozenset[str] = frozenset()

@@ -104,6 +104,8 @@ def transfer(
     rests = found is None
     if known is not None and _is_kept(reason, before, numbers, known, now, lasts=lasts, rests=rests):
         reason, numbers = before, known
+    if facts.revision == inputs.desired.revision:
+        numbers = numbers.model_copy(update={"repair": inputs.repaired})
     return condition(reason, numbers, path), numbers
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.api.v1alpha1.conditions import Truth
-from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.api.v1alpha1.status import RepairStatus, TransferStatus, VerificationStatus
 from pdinference.memory.link_speeds import TCP_TEXT
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.router_window import WINDOW_S
@@ -43,7 +43,7 @@ def condition(reason: str, numbers: TransferStatus, path: Path) -> ConditionResu
         path: How the KV cache goes.
     """
     status, message = _CONDITIONS[reason]
-    return ConditionResult(status, reason, message(numbers, path))
+    return ConditionResult(status, reason, message(numbers, path) + _repair(numbers.repair))
 
 
 def _no_requests(numbers: TransferStatus, _path: Path) -> str:
@@ -122,6 +122,21 @@ _CONDITIONS: Final[Mapping[str, tuple[Truth, Callable[[TransferStatus, Path], st
     WRONG_ANSWERS: ("False", _wrong_answers),
 }
 """Status and message of the condition for each reason."""
+
+
+def _repair(repair: RepairStatus | None) -> str:
+    """What was done about it, and is not over."""
+    if repair is None or repair.outcome == "Repaired":
+        return ""
+    words = ""
+    if repair.outcome == "Pending" and repair.restart_time is not None:
+        words += f" Pod {repair.pods[-1]} was restarted at {repair.restart_time:%H:%M:%SZ}: {repair.proof}."
+    if repair.outcome == "GaveUp":
+        pods = ", ".join(repair.pods)
+        words += f" {len(repair.pods)} restarts did not help, so no pod is restarted any more: {pods}."
+    if repair.withheld:
+        words += f" A pod is proven broken and not restarted: {repair.withheld}."
+    return words
 
 
 def _state(numbers: TransferStatus) -> str:

@@ -1,0 +1,33 @@
+"""Evictions of pods.
+
+Tests: tests/inference/test_repair.py
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import POD
+from pdinference.planning.observed import PodSummary
+
+_GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
+
+
+async def evict(api: ApiServer, namespace: str, pod: PodSummary) -> str:
+    """Evict a pod, which respects its PodDisruptionBudget. Why that was refused; empty if it was not."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    try:
+        await api.create(f"{POD.path(namespace, pod.name)}/eviction", body)
+    except ApiError as error:
+        if error.status in _GONE:
+            return "it was just replaced"
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return "its PodDisruptionBudget allows no eviction now"
+        return f"the eviction failed: {error}"
+    return ""
