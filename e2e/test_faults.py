@@ -170,14 +170,26 @@ def test_with_two_p_pods_the_other_one_computes_the_prompts(two_of_p: Serving) -
         expect_the_same_texts(client)
 
 
-def test_no_request_waits_for_kv_cache_that_does_not_come(one_of_each: Serving) -> None:
+def test_a_pair_that_stays_broken_is_repaired_and_no_request_fails(one_of_each: Serving) -> None:
+    """D gets no packet of P's address any more. P is restarted, which gives it another one; the only D is not."""
     serving = one_of_each
     (parameter,), (decode,) = running(serving, Role.PARAMETER), running(serving, Role.DECODE)
+
+    def repair() -> dict[str, Any]:
+        return serving.resource()["status"]["transfer"].get("repair") or {}
+
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
-        with cut_off(serving.cluster, parameter, decode, packets=Packets.DROP):
-            client.wait_for(more=16)
+        with cut_off(serving.cluster, decode, parameter, packets=Packets.DROP):
+            client.wait_for(more=12)  # they do not wait for their KV cache
+            wait_until("a restart of P", lambda: repair().get("outcome") == "Pending", timeout=240)
+            wait_until("the repair", lambda: repair()["outcome"] == "Repaired", timeout=300)
+        client.wait_for(more=4)
         assert failures(client) == []
         expect_the_same_texts(client)
+    assert repair()["pods"] == [parameter["metadata"]["name"]]
+    assert [pod["metadata"]["uid"] for pod in running(serving, Role.DECODE)] == [decode["metadata"]["uid"]]
+    message = conditions(serving.resource())["KVTransfer"]["message"]
+    assert "restart" not in message
 
 
 def test_with_one_d_pod_only_begun_streams_fail_and_say_so(one_of_each: Serving) -> None:

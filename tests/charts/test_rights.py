@@ -81,7 +81,8 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.OWNED} | {("events.k8s.io", "events")}
+    others = {("events.k8s.io", "events"), ("", "pods/eviction")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.OWNED} | others
 
 
 def test_config_maps_as_output_of_batches_change_no_right() -> None:
@@ -158,7 +159,7 @@ def test_a_policy_looks_at_all_that_the_operator_may_write(values: Values) -> No
     written = {
         (group, resource)
         for group, resource, verb in operator_rights(values)
-        if verb in WRITES and "/" not in resource and resource != "events"
+        if verb in WRITES and resource != "events" and ("/" not in resource or group != "pdinference.io")
     }
     assert written <= looked_at
 

@@ -217,6 +217,22 @@ def test_what_the_operator_never_does_is_refused_and_what_it_does_is_not(guarded
     assert "ValidatingAdmissionPolicy" not in refusal(guarded, host_path("/srv/models/llama"))
 
 
+def test_it_evicts_pods_of_p_and_d_in_namespaces_that_it_serves(guarded: Kubernetes) -> None:
+    def said(namespace: str, pod: str) -> str:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        try:
+            guarded.kubectl("create", f"--raw={path}", "--filename=-", f"--as={ACCOUNT}", objects=[body])
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+    assert "NotFound" in said("models", "llama-parameter-abc-0")
+    assert "NotFound" in said("models", "llama-decode-abc-x")
+    assert "may evict pods of P and D alone" in said("models", "shop-0")
+    assert "chart value admissionPolicy.protectedNamespaces" in said(ELSEWHERE, "llama-parameter-abc-0")
+
+
 @pytest.mark.parametrize("model", [{"path": "/m"}, {"hostPath": {"path": "/srv/models/a..b"}}])
 def test_what_the_checks_accept_is_accepted(guarded: Kubernetes, model: Object) -> None:
     """Each legitimate overlay of the tests of the checks, as the operator would apply its workloads."""

@@ -193,19 +193,18 @@ class VerificationStatus(ApiModel):
 
 
 class RepairStatus(ApiModel):
-    """Pods that were restarted because their KV transfer was proven broken (spec.transfer.repair)."""
+    """Pods restarted because their KV transfer was proven broken."""
 
-    pods: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = Field(default_factory=list)
-    """Pods that were restarted in a row, the last one at the end."""
+    pods: list[str] = Field(default_factory=list)
+    """In a row, the last one last."""
     restart_time: Moment | None = None
     """Time of the last restart."""
     proof: str = ""
-    """What proved that the last one was broken."""
+    """What proved it broken."""
     outcome: Literal["", "Pending", "Repaired", "GaveUp"] = ""
-    """What came of it. Pending: not known yet. Repaired: canaries get through all pods. GaveUp: the fault lasts, and no
-    further pod is restarted."""
+    """What came of it. GaveUp: the fault lasts, and no other pod is restarted."""
     withheld: str = ""
-    """Why a pod that is proven broken is not restarted now."""
+    """Why a pod is not restarted now."""
 
 
 class TransferStatus(ApiModel):
