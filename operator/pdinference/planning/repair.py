@@ -52,7 +52,7 @@ class Repair:
             return self.status
         if not refusal:
             return self.evicted
-        return (self.status or RepairStatus()).model_copy(update={"withheld": f"pod {self.evict.name}: {refusal}"})
+        return _with(self.status, withheld=f"pod {self.evict.name}: {refusal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def repair(
     restarted = () if before is None or _is_over(before, now) else tuple(before.pods)
     suspects = [one for one in _suspects(known, by_name) if one.is_proven]
     if not suspects:
-        return Repair(_without_reason(before))
+        return Repair(_with(before, withheld=""))
     if len(restarted) >= MOST_RESTARTS:
-        return Repair(_gave_up(before))
+        return Repair(_with(before, outcome="GaveUp", withheld=""))
     if before is not None and before.restart_time is not None and restarted:
         pause = before.restart_time + _FIRST_PAUSE * 2 ** (len(restarted) - 1) - now
         if pause > timedelta():
-            return Repair(_without_reason(before), again_after=pause.total_seconds())
+            return Repair(_with(before, withheld=""), again_after=pause.total_seconds())
     return _restart(_in_order(suspects, restarted, by_name), by_name, before, restarted, now)
 
 
@@ -119,9 +119,9 @@ def _restart(
             status = RepairStatus(
                 pods=[*restarted, one.pod.name], restart_time=now, proof=_proof(one), outcome="Pending"
             )
-            return Repair(_without_reason(before), one.pod, status, again_after=_REFUSED_S)
+            return Repair(_with(before, withheld=""), one.pod, status, again_after=_REFUSED_S)
     why = f"pod {suspects[0].pod.name}: no other D pod answers"
-    return Repair((before or RepairStatus()).model_copy(update={"withheld": why}))
+    return Repair(_with(before, withheld=why))
 
 
 def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary]) -> Iterator[_Suspect]:
@@ -190,13 +190,10 @@ def _mended(
     tried = {name for pair in pairs for name in _names(pair)}
     if before is None or not tried >= pods.keys():
         return before
-    outcome = "Repaired" if before.pods else ""
-    return before.model_copy(update={"outcome": outcome, "withheld": ""})
+    return _with(before, outcome="Repaired" if before.pods else "", withheld="")
 
 
-def _without_reason(before: RepairStatus | None) -> RepairStatus | None:
-    return before if before is None else before.model_copy(update={"withheld": ""})
-
-
-def _gave_up(before: RepairStatus | None) -> RepairStatus | None:
-    return before if before is None else before.model_copy(update={"outcome": "GaveUp", "withheld": ""})
+def _with(before: RepairStatus | None, **changes: str) -> RepairStatus | None:
+    """The status with these values; None if it says nothing then."""
+    found = (before or RepairStatus()).model_copy(update=changes)
+    return None if found == RepairStatus() else found
