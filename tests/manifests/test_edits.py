@@ -28,7 +28,7 @@ POLICY = allowing(
 )
 SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 
-OF_NO_CHILD = {"rollout.strategy", "memoryPolicy", "engine.version"} | {
+OF_NO_CHILD = {"rollout.strategy", "memoryPolicy", "engine.version", "transfer.repair"} | {
     *(f"model.architecture.{member}" for member in ("config", "draftConfig")),
     *(f"{role}.accelerator.memory" for role in ("parameter", "decode")),
     # The bounds that HPAs get, from all that is there: tests/planning/scaling/test_coordination.py.
