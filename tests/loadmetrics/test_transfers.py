@@ -140,11 +140,12 @@ def pairs(text: str) -> tuple[PairFacts, ...]:
 
 def lines(parameter: str, decode: str, faults: object, seconds: object) -> str:
     labels = f'{{parameter="{parameter}",decode="{decode}"}}'
-    return f"pdinference_router_pair_faults{labels} {faults}\npdinference_router_pair_fault_seconds{labels} {seconds}\n"
+    values = {"faults": faults, "fault_seconds": seconds, "age_seconds": 7}
+    return "".join(f"pdinference_router_pair_{name}{labels} {value}\n" for name, value in values.items())
 
 
 def test_pairs_are_read() -> None:
-    assert pairs(lines("p", "d/e", 3, 61.5)) == (PairFacts("p", "d/e", 3, 61.5),)
+    assert pairs(lines("p", "d/e", 3, 61.5)) == (PairFacts("p", "d/e", 3, 61.5, 7),)
     assert pairs("") == ()
 
 
@@ -165,10 +166,10 @@ def test_a_router_whose_canary_got_through_shows_that_a_pair_works() -> None:
     def window(*found: PairFacts) -> TransferWindow:
         return TransferWindow(TransferReading(0, Counted(), CanaryFacts(), found))
 
-    bad, good = PairFacts("p", "d", 5, 90), PairFacts("p", "d")
+    bad, good, old = PairFacts("p", "d", 5, 90, 10), PairFacts("p", "d", age=99), PairFacts("p", "d", age=101)
     other = PairFacts("p", "d2", 1, 3)
     for one, two in ((window(bad), window(good, other)), (window(good, other), window(bad))):
         assert transfer_facts("r1", one, [two]).pairs == (good, other)
-    assert transfer_facts("r1", window(bad), [window(PairFacts("p", "d", 3, 99))]).pairs == (
-        PairFacts("p", "d", 3, 90),
-    )
+    assert transfer_facts("r1", window(bad), [window(old)]).pairs == (bad,), "it is from before the fault"
+    less = PairFacts("p", "d", 3, 99, 1)
+    assert transfer_facts("r1", window(bad), [window(less)]).pairs == (less,)

@@ -182,6 +182,27 @@ def test_what_is_not_proven_restarts_nothing(weak: dict[str, float]) -> None:
     assert decided([pair], pod("p0"), pod("d0")) == Repair()
 
 
+def test_a_blip_that_all_pairs_of_a_pod_had_proves_nothing() -> None:
+    pairs = [broken("p0", f"d{number}", faults=1, seconds=0) for number in range(3)]
+    pods = [pod("p0"), *(pod(f"d{number}") for number in range(3))]
+    assert decided(pairs, *pods) == Repair()
+
+
+def test_while_other_pairs_are_unknown_nobody_is_to_blame() -> None:
+    """The canary to d1 may be late: p0 could be the only P pod that works."""
+    pods = pod("p0", started=9), pod("d0"), pod("d1")
+    assert evicted(decided([broken("p0", "d0")], *pods)) == "d0", "its only pair is broken"
+    two = pod("p0"), pod("p1"), pod("d0"), pod("d1")
+    assert decided([broken("p0", "d0"), PairFacts("p1", "d0")], *two) == Repair()
+    found = decided([broken("p0", "d0"), broken("p0", "d1"), PairFacts("p1", "d0")], *two)
+    assert evicted(found) == "p0"
+
+
+def test_sleep_is_no_repair() -> None:
+    before = RepairStatus(pods=["p0"], restart_time=NOW, proof="-", outcome="GaveUp")
+    assert decided([], before=before) == Repair(before)
+
+
 def test_canaries_of_several_pairs_prove_a_pod_together() -> None:
     pairs = [broken("p0", f"d{number}", faults=1) for number in range(3)]
     pods = [pod("p0"), *(pod(f"d{number}") for number in range(3))]

@@ -40,7 +40,8 @@ async def under_load() -> AsyncIterator[tuple[Fleet, KvModel, Stepped]]:
         assert not verifier.refusal
         for one in world.pods:
             one.under_way.add(Client())
-        clock.now += 1
+        await wait(verifier, 30)  # each pair is tried once
+        assert exported(verifier) == dict.fromkeys(EVERY, 0)
         yield world, served, verifier
 
 
@@ -108,32 +109,34 @@ async def test_what_is_known_of_a_pair_ends_with_its_pods() -> None:
         assert all("d1" not in pair for pair in exported(verifier))
 
 
-def outcome(*, by_parameter: bool = False, overdue: bool = False) -> CanaryOutcome:
-    return CanaryOutcome(Verification.FAILED, "by the test", by_parameter=by_parameter, overdue=overdue)
+def outcome(*, by_parameter: bool = False, unrelated: bool = False) -> CanaryOutcome:
+    return CanaryOutcome(Verification.FAILED, "by the test", by_parameter=by_parameter, unrelated=unrelated)
 
 
-@given(st.lists(st.sampled_from(["good", "fault", "by P", "overdue"]), max_size=20))
+@given(st.lists(st.sampled_from(["good", "fault", "by P", "unrelated", "not applicable"]), max_size=20))
 def test_what_shows_nothing_of_the_way_is_no_fault_and_ends_none(of: list[str]) -> None:
     """A pod that is overloaded answers late."""
     outcomes = {
         "good": CanaryOutcome(Verification.VERIFIED, ""),
         "fault": outcome(),
         "by P": outcome(by_parameter=True),
-        "overdue": outcome(overdue=True),
+        "unrelated": outcome(unrelated=True),
+        "not applicable": CanaryOutcome(Verification.NOT_APPLICABLE, ""),
     }
     findings, parameter, decode = Findings("Required"), pod("p"), pod("d", Admission.PROVEN)
-    row, since = 0, None
+    row, since, until = 0, None, None
     for at, one in enumerate(of):
         found = findings.take_pair(parameter, decode, Result(outcomes[one], "p", "d", 1.0, float(at)))
-        if one == "good":
+        if one in {"good", "not applicable"}:
             row, since = 0, None
         elif one == "fault":
-            row, since = row + 1, at if since is None else since
+            row, since, until = row + 1, at if since is None else since, at
         assert found.faults == row
         assert found.is_fault == bool(row)
         assert found.ended_at == at
+        assert one != "not applicable" or found.outcome.state is Verification.PENDING
         if since is not None:
-            assert found.faulty_since == since
+            assert (found.faulty_since, found.faulty_until) == (since, until)
 
 
 def test_pairs_are_bounded() -> None:

@@ -15,7 +15,10 @@ _GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 
 
 async def evict(api: ApiServer, namespace: str, pod: PodSummary) -> str:
-    """Evict a pod, which respects its PodDisruptionBudget. Why that was refused; empty if it was not."""
+    """Evict a pod, which respects its PodDisruptionBudget. Why that was refused; empty if it was not.
+
+    Without an answer of the API server it may have been evicted, and counts as that.
+    """
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -25,6 +28,8 @@ async def evict(api: ApiServer, namespace: str, pod: PodSummary) -> str:
     try:
         await api.create(f"{POD.path(namespace, pod.name)}/eviction", body)
     except ApiError as error:
+        if error.status == 0:
+            return ""
         if error.status in _GONE:
             return "it was just replaced"
         if error.status == HTTPStatus.TOO_MANY_REQUESTS:

@@ -1,7 +1,7 @@
 """What a router pod reports of the KV transfer, and its counts over a window. The numbers of pods are untrusted."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Final
@@ -49,8 +49,9 @@ _CANARY: Final = {
 _FIELDS: Final = tuple(field.name for field in fields(Counted))
 _STATES: Final = {(names.METRIC_VERIFICATION, str(state)): state for state in Verification}
 _FAULTS_OF_PAIR: Final = names.METRIC_PAIR_FAULTS.encode()
-_SINCE: Final = names.METRIC_PAIR_FAULT_SECONDS.encode()
-_OF_PAIRS: Final = frozenset({_FAULTS_OF_PAIR, _SINCE})
+_SPAN: Final = names.METRIC_PAIR_FAULT_SECONDS.encode()
+_AGE: Final = names.METRIC_PAIR_AGE_SECONDS.encode()
+_OF_PAIRS: Final = frozenset({_FAULTS_OF_PAIR, _SPAN, _AGE})
 _MOST_PAIRS: Final = 256
 """Pairs that are read at most. A router reports no more."""
 _MOST_FAULTS: Final = 1000.0
@@ -119,7 +120,7 @@ class TransferExposition:
             state or Verification.OFF, revision, decode=self._decode, parameter=self._parameter, **self._canary
         )
         pairs = tuple(
-            PairFacts(*pair, faults=int(min(_MOST_FAULTS, max(0.0, values[_FAULTS_OF_PAIR]))), seconds=values[_SINCE])
+            PairFacts(*pair, int(min(_MOST_FAULTS, max(0.0, values[_FAULTS_OF_PAIR]))), values[_SPAN], values[_AGE])
             for pair, values in self._pairs.items()
             if values.keys() >= _OF_PAIRS
         )
@@ -210,13 +211,21 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
 
 
 def _agreed(reported: Iterable[Iterable[PairFacts]]) -> tuple[PairFacts, ...]:
-    """The pairs over all routers. A router whose canary got through shows that a pair works."""
-    found: dict[tuple[str, str], PairFacts] = {}
+    """The pairs over all routers. A canary of one that got through since the first fault of others shows that it works.
+
+    An older one shows nothing any more. Of several faults, the one that is proven least counts.
+    """
+    found: dict[tuple[str, str], list[PairFacts]] = {}
     for pair in chain.from_iterable(reported):
-        key = pair.parameter, pair.decode
-        known = found.get(key, pair)
-        found[key] = replace(pair, faults=min(known.faults, pair.faults), seconds=min(known.seconds, pair.seconds))
-    return tuple(found[key] for key in sorted(found))
+        found.setdefault((pair.parameter, pair.decode), []).append(pair)
+    return tuple(_least_proven(found[key]) for key in sorted(found))
+
+
+def _least_proven(pairs: Sequence[PairFacts]) -> PairFacts:
+    faulty = [pair for pair in pairs if pair.faults]
+    since = min((pair.seconds + pair.age for pair in faulty), default=math.inf)
+    good = [pair for pair in pairs if not pair.faults and pair.age < since]
+    return min(good or faulty, key=lambda pair: (pair.faults, pair.seconds))
 
 
 def _rank(canary: CanaryFacts) -> tuple[int, str, str]:

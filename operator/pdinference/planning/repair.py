@@ -26,6 +26,12 @@ _REFUSED_S: Final = 30.0
 """Seconds until an eviction that was refused is tried again."""
 
 
+_ENOUGH: Final = 8
+"""Pairs of a pod that tell whether it is to blame, if it has more."""
+_MOST_PAIRS: Final = 256
+"""Pairs that routers report at most. With more of them, those of some pods may be missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """What to do about the pairs of a resource.
@@ -61,7 +67,7 @@ class _Suspect:
 
     Attributes:
         broken: Its broken pairs.
-        whole: Whether it has no other ones.
+        whole: Whether it has no other ones, and all were tried.
     """
 
     pod: PodSummary
@@ -125,18 +131,29 @@ def _restart(
 
 
 def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary]) -> Iterator[_Suspect]:
-    """The pods to blame: those with broken pairs alone, and both pods of pairs that have no such pod."""
-    found = {}
+    """The pods to blame: those with broken pairs alone, and both pods of pairs that have no such pod.
+
+    Nobody is to blame for a pair while it is not known whether the other pairs of its pods are broken, too.
+    """
+    found, unclear = {}, set()
     for name, pod in pods.items():
         of_pod = [pair for pair in pairs if name in _names(pair)]
-        broken = tuple(pair for pair in of_pod if pair.faults)
-        if broken:
-            found[name] = _Suspect(pod, broken, whole=len(broken) == len(of_pod))
-    whole = {name for name, one in found.items() if one.whole}
+        if len(of_pod) < min(_number_of_pairs(pod, pods), _ENOUGH):
+            unclear.add(name)
+        if broken := tuple(pair for pair in of_pod if pair.faults):
+            found[name] = _Suspect(pod, broken, whole=name not in unclear and len(broken) == len(of_pod))
+    settled = unclear | {name for name, one in found.items() if one.whole}
     for one in found.values():
-        broken = tuple(pair for pair in one.broken if one.whole or not whole & {*_names(pair)})
-        if broken:
+        if broken := tuple(pair for pair in one.broken if one.whole or not settled & {*_names(pair)}):
             yield _Suspect(one.pod, broken, one.whole)
+
+
+def _number_of_pairs(pod: PodSummary, pods: Mapping[str, PodSummary]) -> int:
+    """How many pairs a pod has: with each pod of the other role, or between its engines if it has several."""
+    if pod.engines:
+        parameter = sum(engine.role is Role.PARAMETER for engine in pod.engines)
+        return parameter * (len(pod.engines) - parameter)
+    return sum(other.role is not pod.role for other in pods.values())
 
 
 def _in_order(
@@ -159,6 +176,7 @@ def _is_last(one: _Suspect, pods: Mapping[str, PodSummary]) -> bool:
 
 
 def _is_proven(pairs: Collection[PairFacts]) -> bool:
+    """Whether enough canaries found a fault of these pairs, those of one of them for long enough."""
     return sum(pair.faults for pair in pairs) >= PROVEN_FAULTS and max(pair.seconds for pair in pairs) >= PROVEN_S
 
 
@@ -188,7 +206,7 @@ def _mended(
 ) -> RepairStatus | None:
     """The status without any broken pair: the fault is over once a canary has got through each pod."""
     tried = {name for pair in pairs for name in _names(pair)}
-    if before is None or not tried >= pods.keys():
+    if before is None or not pods or not (tried >= pods.keys() or len(pairs) >= _MOST_PAIRS):
         return before
     return _with(before, outcome="Repaired" if before.pods else "", withheld="")
 

@@ -133,13 +133,15 @@ class PairFacts:
         parameter: P pod, or its engine in a pod that P and D share. Untrusted.
         decode: D pod, in the same way. Untrusted.
         faults: Canaries in a row that found a fault; 0 after a good one.
-        seconds: Time since the first of them.
+        seconds: Time from the first to the last of them.
+        age: Seconds since the last canary.
     """
 
     parameter: str
     decode: str
     faults: int = 0
     seconds: float = 0.0
+    age: float = 0.0
 
     @property
     def outline(self) -> Hashable:

@@ -50,10 +50,10 @@ class _NotApplicableError(Exception):
 class _FailedError(Exception):
     """A pod did not answer a canary."""
 
-    def __init__(self, pod: Pod, why: str, *, overdue: bool = False) -> None:
+    def __init__(self, pod: Pod, why: str, *, of_transfer: bool = False) -> None:
         super().__init__(f"{pod.observed.name} failed: {why}")
         self.pod = pod
-        self.overdue = overdue
+        self.of_transfer = of_transfer
 
 
 class _Card(msgspec.Struct):
@@ -111,7 +111,8 @@ class Canary:
             return CanaryOutcome(Verification.COMPUTED_BY_DECODE, str(error))
         except _FailedError as error:
             by_parameter = error.pod is parameter
-            return CanaryOutcome(Verification.FAILED, str(error), by_parameter=by_parameter, overdue=error.overdue)
+            unrelated = not error.of_transfer
+            return CanaryOutcome(Verification.FAILED, str(error), by_parameter=by_parameter, unrelated=unrelated)
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -170,7 +171,7 @@ class Canary:
         call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
         async with _asking(parameter, _PARAMETER_S):
             prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
-        async with _asking(decode, seconds), AsyncExitStack() as stack:
+        async with _asking(decode, seconds, reads=True), AsyncExitStack() as stack:
             return _distribution(await self.dispatcher.decode(stack, decode, call, record, prefilled))
 
     async def _alone(self, parameter: Pod, body: Mapping[str, Any]) -> Distribution | None:
@@ -244,8 +245,13 @@ class _Tokenizer:
 
 
 @asynccontextmanager
-async def _asking(pod: Pod, seconds: float) -> AsyncIterator[None]:
+async def _asking(pod: Pod, seconds: float, *, reads: bool = False) -> AsyncIterator[None]:
     """Time for an answer of a pod. What is wrong with the answer is a failure of that pod.
+
+    Args:
+        pod: The pod.
+        seconds: The time.
+        reads: Whether it reads KV cache from P for that, so that its failure may be one of the transfer.
 
     Raises:
         _FailedError: The time is over, or the answer is none.
@@ -254,11 +260,14 @@ async def _asking(pod: Pod, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _FailedError(pod, f"no answer within {seconds:g} s", overdue=True) from None
+        raise _FailedError(pod, f"no answer within {seconds:g} s") from None
     except RefusedError as error:
-        raise _FailedError(pod, f"status {error.answer.status}") from None
+        of_transfer = reads and error.answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        raise _FailedError(pod, f"status {error.answer.status}", of_transfer=of_transfer) from None
     except PodFailure as failure:
-        raise _FailedError(pod, failure.label) from failure
+        is_500 = failure.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        of_transfer = reads and (failure.reason is FailureReason.NO_KV_CACHE or is_500)
+        raise _FailedError(pod, failure.label, of_transfer=of_transfer) from failure
 
 
 async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any) -> Whole:

@@ -34,7 +34,7 @@ class CanaryOutcome:
         distance: Largest distance between the answers of P alone, and through P and D.
         limit: Distance above which they are different.
         by_parameter: Whether it was P that failed, so that nothing is known of D.
-        overdue: Whether a pod did not answer in time, which may be due to its load.
+        unrelated: Whether a pod failed in a way that need not concern the transfer, but its load, for example.
     """
 
     state: Verification
@@ -43,12 +43,12 @@ class CanaryOutcome:
     distance: float = math.nan
     limit: float = math.nan
     by_parameter: bool = False
-    overdue: bool = False
+    unrelated: bool = False
 
     @property
     def shows_the_way(self) -> bool:
         """Whether it shows if KV cache gets from P to D."""
-        return not (self.by_parameter or self.overdue)
+        return not (self.by_parameter or self.unrelated or self.state is Verification.NOT_APPLICABLE)
 
     @property
     def may_be_chance(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.planning.router_window import WINDOW_S
+from pdinference.planning.transfer_measurements import PROVEN_FAULTS
 from pdinference.router.findings import Findings, Pair, Result
 from pdinference.router.links import linked
 from pdinference.router.pod import Pod
@@ -111,13 +112,14 @@ def _doubted(findings: Findings, candidates: Candidates, now: float) -> list[Pai
     decode = [pod for pod in candidates.decode if not findings.is_unproven(pod)]
     every = [(one, other) for one in candidates.parameter for other in decode if linked(one, other)]
     faulty = [pair for pair in every if pair in findings.pairs and findings.pairs[pair].is_fault]
+    if again := [pair for pair in faulty if _is_faulty_pair_due(findings.pairs[pair], now)]:
+        return again[:1]
     last = findings.last_pair
-    pause = 0.0 if faulty else min(_PACE * last.seconds, LONGEST_PAUSE_S)
-    if now - last.ended_at < pause:
+    # While a fault is new, the other pairs of its pods show which one is to blame.
+    is_new = any(findings.pairs[pair].faults < PROVEN_FAULTS for pair in faulty)
+    if now - last.ended_at < (0.0 if is_new else min(_PACE * last.seconds, LONGEST_PAUSE_S)):
         return []
-    again = [pair for pair in faulty if _is_faulty_pair_due(findings.pairs[pair], now)]
-    suspect = [pair for pair in every if _is_suspect(findings, pair)]
-    return (again or suspect)[:1]
+    return [pair for pair in every if _is_suspect(findings, pair)][:1]
 
 
 def _is_faulty_pair_due(last: Result, now: float) -> bool:

@@ -27,6 +27,8 @@ class Result:
         ended_at: When it ended; minus infinity before any has.
         faults: Number of canaries in a row, up to this one, that found a fault of the D pod, or of the pair.
         faulty_since: When the first one of these ended; only if there are any.
+        faulty_until: When the last one of these ended.
+        restarts: How often the containers of P and D had been started again when it was sent.
     """
 
     outcome: CanaryOutcome
@@ -36,6 +38,8 @@ class Result:
     ended_at: float = -math.inf
     faults: int = 0
     faulty_since: float = math.inf
+    faulty_until: float = math.inf
+    restarts: tuple[int, int] = (0, 0)
 
     @property
     def is_fault(self) -> bool:
@@ -57,8 +61,14 @@ class Result:
         if not self.is_fault:
             return self
         if before is None or not before.faults:
-            return replace(self, faults=1, faulty_since=self.ended_at)
-        return replace(self, faults=before.faults + 1, faulty_since=before.faulty_since)
+            return replace(self, faults=1, faulty_since=self.ended_at, faulty_until=self.ended_at)
+        return replace(self, faults=before.faults + 1, faulty_since=before.faulty_since, faulty_until=self.ended_at)
+
+
+def restarts_of(pair: Pair) -> tuple[int, int]:
+    """How often the containers of a pair of pods have been started again."""
+    parameter, decode = pair
+    return parameter.observed.restarts, decode.observed.restarts
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +150,11 @@ class Findings:
             for pod, result in self.results.items()
             if pod in ready and (result.is_fault or not self.is_unproven(pod))
         }
-        self.pairs = {pair: result for pair, result in self.pairs.items() if ready >= {*pair}}
+        self.pairs = {
+            pair: result
+            for pair, result in self.pairs.items()
+            if ready >= {*pair} and result.restarts == restarts_of(pair)
+        }
 
     def send(self, decode: Pod, now: float) -> None:
         """Note that a canary to a D pod is sent."""
@@ -161,9 +175,10 @@ class Findings:
         before = self.pairs.get((parameter, decode))
         if result.outcome.shows_the_way:
             found = result.following(before)
+        elif before is not None and result.is_fault:
+            found = replace(before, ended_at=result.ended_at)
         else:
-            unknown = Result(_UNKNOWN, result.parameter, result.decode)
-            found = replace(before or unknown, ended_at=result.ended_at)
+            found = replace(result, outcome=_UNKNOWN, faults=0)
         self.pairs[parameter, decode] = found
         self.last_pair = result
         return found

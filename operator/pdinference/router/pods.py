@@ -51,7 +51,8 @@ class Pods:
         for uid in self._pods.keys() - seen.keys():
             self._pods.pop(uid).lost(FailureReason.DELETED)
         for uid, observed in seen.items():
-            pod = self._pods.setdefault(uid, Pod(observed))
+            if (pod := self._pods.get(uid)) is None:
+                pod = self._pods[uid] = Pod(observed, doubted_at=self._clock())
             if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):
                 self.doubt(pod)
             if observed.ready and not pod.observed.ready:

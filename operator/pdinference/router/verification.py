@@ -13,7 +13,7 @@ from pdinference.router.admissions import Change, RevisionService
 from pdinference.router.canary import Canary
 from pdinference.router.canary_outcome import CanaryOutcome
 from pdinference.router.canary_schedule import Candidates
-from pdinference.router.findings import Findings, Pair, Result
+from pdinference.router.findings import Findings, Pair, Result, restarts_of
 from pdinference.router.pod import Admission, Pod
 from pdinference.router.pods import Pods
 
@@ -54,10 +54,6 @@ class Verifier:
     def since(self, shown: Result) -> float:
         """Seconds since the canary of a result ended; infinite before any has."""
         return self._clock() - shown.ended_at
-
-    def faulty_for(self, result: Result) -> float:
-        """Seconds since the first fault of those in a row that a result ends; 0 if it is none."""
-        return self._clock() - result.faulty_since if result.is_fault else 0.0
 
     @property
     def refusal(self) -> str:
@@ -104,11 +100,12 @@ class Verifier:
         """Send a canary through a pair, and take what follows from its outcome."""
         began = self._clock()
         before = self._findings.results.get(decode)
+        restarts = restarts_of((parameter, decode))
         seconds = canary_schedule.time_for_decode(self._findings.faults(decode))
         outcome = await self._outcome(parameter, decode, seconds)
         ended = self._clock()
         names = parameter.observed.name, decode.observed.name
-        result = Result(outcome, *names, ended - began, ended).following(before)
+        result = Result(outcome, *names, ended - began, ended, restarts=restarts).following(before)
         self._apply(admissions.concluded(self._findings, decode, before, result, is_open=self._service.is_open))
         self._findings.take(decode, result)
         if self._findings.take_pair(parameter, decode, result).faults == 1:

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from pdinference.api.names import (
     ENGINE_ROLES,
+    METRIC_PAIR_AGE_SECONDS,
     METRIC_PAIR_FAULT_SECONDS,
     METRIC_PAIR_FAULTS,
     METRIC_VERIFICATION,
@@ -20,6 +21,7 @@ from pdinference.api.names import (
     METRIC_VERIFICATION_TOKENS,
     Verification,
 )
+from pdinference.router.canary_schedule import MOST_PAIRS
 from pdinference.router.verification import Verifier
 
 HELP: Final = {
@@ -29,7 +31,8 @@ HELP: Final = {
     METRIC_VERIFICATION_DISTANCE: "Distance of its answers from those of P alone.",
     METRIC_VERIFICATION_LIMIT: "Distance from which on answers are wrong.",
     METRIC_PAIR_FAULTS: "Canaries in a row that found a fault between a P and a D pod; 0 after a good one.",
-    METRIC_PAIR_FAULT_SECONDS: "Seconds since the first of these canaries ended.",
+    METRIC_PAIR_FAULT_SECONDS: "Seconds from the first to the last of these canaries.",
+    METRIC_PAIR_AGE_SECONDS: "Seconds since the last canary between the two pods ended.",
 }
 """Description of each series."""
 
@@ -60,14 +63,14 @@ class VerificationMetrics(Collector):
 
     def _pairs(self) -> Iterator[GaugeMetricFamily]:
         """The pairs of which a canary has shown whether KV cache gets through."""
-        faults, seconds = (
+        faults, seconds, ages = families = [
             GaugeMetricFamily(name, HELP[name], labels=[*ENGINE_ROLES])
-            for name in (METRIC_PAIR_FAULTS, METRIC_PAIR_FAULT_SECONDS)
-        )
-        for result in self._verifier.pairs.values():
-            if result.outcome.state is not Verification.PENDING:
-                pods = (result.parameter, result.decode)
-                faults.add_metric(pods, result.faults)
-                seconds.add_metric(pods, self._verifier.faulty_for(result))
-        yield faults
-        yield seconds
+            for name in (METRIC_PAIR_FAULTS, METRIC_PAIR_FAULT_SECONDS, METRIC_PAIR_AGE_SECONDS)
+        ]
+        known = [one for one in self._verifier.pairs.values() if one.outcome.state is not Verification.PENDING]
+        for result in sorted(known, key=lambda one: -one.faults)[:MOST_PAIRS]:
+            pods = (result.parameter, result.decode)
+            faults.add_metric(pods, result.faults)
+            seconds.add_metric(pods, result.faulty_until - result.faulty_since if result.faults else 0.0)
+            ages.add_metric(pods, self._verifier.since(result))
+        yield from families
