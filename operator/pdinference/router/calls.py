@@ -65,6 +65,7 @@ class Call:
         json: Whether the body is an object in JSON. If not, D gets it as it is.
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
+        one_token: Whether the answer has one token, and so comes with the first one without being a stream.
         wants_usage: Whether the client wants the number of tokens at the end of the stream.
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
@@ -77,6 +78,7 @@ class Call:
     json: bool = False
     split: bool = False
     stream: bool = False
+    one_token: bool = False
     wants_usage: bool = False
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""

@@ -37,6 +37,8 @@ _MOST_LIKELY: Final = 20
 _PARAMETER_S: Final = 480.0
 """Time for each answer of P. Under load a canary waits for its turn like other prompts, and one that begins again waits
 from the start. P pods that hang are found by the monitor, in a minute at most."""
+_ALONE_S: Final = 10.0
+"""Time for an answer of D that shows that it has no more load than it can bear."""
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
@@ -50,10 +52,11 @@ class _NotApplicableError(Exception):
 class _FailedError(Exception):
     """A pod did not answer a canary."""
 
-    def __init__(self, pod: Pod, why: str, *, of_transfer: bool = False) -> None:
+    def __init__(self, pod: Pod, why: str, *, of_transfer: bool = False, read_too_long: bool = False) -> None:
         super().__init__(f"{pod.observed.name} failed: {why}")
         self.pod = pod
         self.of_transfer = of_transfer
+        self.read_too_long = read_too_long
 
 
 class _Card(msgspec.Struct):
@@ -111,8 +114,16 @@ class Canary:
             return CanaryOutcome(Verification.COMPUTED_BY_DECODE, str(error))
         except _FailedError as error:
             by_parameter = error.pod is parameter
-            unrelated = not error.of_transfer
+            unrelated = not (error.of_transfer or (error.read_too_long and await self._answers(decode)))
             return CanaryOutcome(Verification.FAILED, str(error), by_parameter=by_parameter, unrelated=unrelated)
+
+    async def _answers(self, decode: Pod) -> bool:
+        """Whether a D pod that did not answer with KV cache from P in time answers without it in much less."""
+        try:
+            answer = await self._completion(decode, _body("a", None), _ALONE_S)
+        except _FailedError:
+            return False
+        return answer.status == HTTPStatus.OK
 
     async def serves(self, decode: Pod) -> bool:
         """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
@@ -168,7 +179,7 @@ class Canary:
         """The answer through P and D."""
         record = Record(f"canary-{uuid4()}", self.telemetry)
         headers = CIMultiDict({REQUEST_ID: record.request_id, "Content-Type": "application/json"})
-        call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
+        call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, one_token=True, headers=headers)
         async with _asking(parameter, _PARAMETER_S):
             prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
         async with _asking(decode, seconds, reads=True), AsyncExitStack() as stack:
@@ -260,7 +271,7 @@ async def _asking(pod: Pod, seconds: float, *, reads: bool = False) -> AsyncIter
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise _FailedError(pod, f"no answer within {seconds:g} s") from None
+        raise _FailedError(pod, f"no answer within {seconds:g} s", read_too_long=reads) from None
     except RefusedError as error:
         of_transfer = reads and error.answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
         raise _FailedError(pod, f"status {error.answer.status}", of_transfer=of_transfer) from None

@@ -415,7 +415,7 @@ class Dispatcher:
                     pod,
                     self.session,
                     call.tokens,
-                    stream=call.stream,
+                    stream=call.stream or call.one_token,
                     reads=params is not None,
                     answers=record.answers,
                 )
