@@ -238,3 +238,25 @@ async def test_a_p_pod_that_hands_nothing_over_leaves_the_prompt_to_d() -> None:
     async with model() as (world, served, by):
         served.hands_over = False
         assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
+
+
+async def test_a_d_that_answers_without_p_alone_has_a_fault_of_the_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers nothing in time may have too much load: that is no proof against it."""
+    monkeypatch.setattr(canary, "_ALONE_S", 5.0)
+    async with model() as (world, served, by):
+        served.needed = 2  # a transfer waits for another one, which never comes
+        pods = {pod.observed.name: pod for pod in world.pods}
+        found = await by.send(pods["p"], pods["d"], 2.0)
+        assert found.state is Verification.FAILED
+        assert "no answer within 2 s" in found.reason
+        assert found.shows_the_way
+        await served.go_on()
+
+
+@pytest.mark.parametrize("fault", [status(503), status(429), abort])
+async def test_what_d_answers_before_p_is_asked_shows_nothing_of_the_transfer(fault: Any) -> None:
+    async with model() as (world, _, by):
+        world["d"].fault = fault
+        found = await sent(world, by)
+        assert found.state is Verification.FAILED
+        assert not found.shows_the_way

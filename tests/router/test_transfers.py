@@ -176,7 +176,6 @@ async def test_the_router_exports_them() -> None:
 @pytest.mark.parametrize(("pod", "counter"), [("d1", FAILED), ("p", EXPIRED)])
 async def test_a_pod_that_loses_transfers_is_doubted(pod: str, counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with read("p", "d1", "d2", monkeypatch=monkeypatch) as (world, found):
-
         begin = {one: one.doubted_at for one in world.pods}
 
         def doubted() -> set[str]:
