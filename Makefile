@@ -56,17 +56,15 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
 # Three at a time, the longest first. Those of the router mostly wait.
-AT_FIRST := test-unit,lint,images,test-router,test-charts
-# Tests with real kubelets leave a third of two cores idle, which these take: they wait for nothing, and nothing for them.
-AT_LEISURE := test-vllm,test-advise
+AT_FIRST := test-unit,test-vllm,lint,images,test-router,test-charts,test-advise
 
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts --at-leisure=$(AT_LEISURE) $(AT_FIRST) test-integration test-e2e,$(AT_LEISURE)
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts $(AT_FIRST),$(AT_LEISURE) test-integration
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3

@@ -1,7 +1,6 @@
 """Runs targets of the Makefile: `python -m tests.parts lint,test-unit,images test-integration test-e2e`.
 
-Each argument is a stage. Its targets run at once, and it begins when the one before it has passed. Targets that are
-named in `--at-leisure` get only the CPU time that the others leave.
+Each argument is a stage. Its targets run at once, and it begins when the one before it has passed.
 
 Their lines appear as they come, with the target before each. The end names each part that failed, and the command that
 repeats it.
@@ -10,7 +9,7 @@ repeats it.
 import asyncio
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -18,7 +17,6 @@ from tests.labelled import Labelled, interrupt_on_signals
 
 _AT_ONCE = 3
 """Parts of a stage, for two cores: some wait for a disk or the network."""
-_NICE = ("nice", "-n", "19")
 _EVERY_S = 60.0
 """The parts that run are named this often: some print nothing for minutes."""
 
@@ -74,22 +72,18 @@ async def _progress(parts: Sequence[Labelled]) -> None:
         click.echo(f"After {time.monotonic() - begin:.0f} s these run: {running}.")
 
 
-def _stage(targets: str, leisurely: Collection[str]) -> list[Labelled]:
+def _stage(targets: str) -> list[Labelled]:
     """The parts of a stage. Those that run at once find the environment ready, and must not change it."""
     # Without the variables of the make that has started this: they name a job server of its own.
     make = ("env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "--no-print-directory", "PREPARED=1")
-    return [
-        Labelled(target, (*(_NICE if target in leisurely else ()), *make, target), group=True)
-        for target in targets.split(",")
-    ]
+    return [Labelled(target, (*make, target), group=True) for target in targets.split(",")]
 
 
 @click.command()
-@click.option("--at-leisure", default="", metavar="TARGET[,TARGET]...", help="Targets that the others go before.")
 @click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...")
-def main(at_leisure: str, stages: Sequence[str]) -> None:
+def main(stages: Sequence[str]) -> None:
     """Run targets of the Makefile."""
-    found = asyncio.run(run([_stage(stage, at_leisure.split(",")) for stage in stages]))
+    found = asyncio.run(run([_stage(stage) for stage in stages]))
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)
 

@@ -85,15 +85,3 @@ def test_busy_loops_end_also_when_it_is_killed() -> None:
 def _runs(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def test_parts_at_leisure_get_the_cpu_time_that_others_leave(tmp_path: Path) -> None:
-    (tmp_path / "Makefile").write_text("fast slow:\n\t@echo $@ has the niceness `nice`\n")
-    line = [sys.executable, "-m", "tests.parts", "--at-leisure=slow,other", "fast,slow"]
-    search = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": search}, capture_output=True, text=True, check=True
-    )
-    here = os.nice(0)
-    assert f"fast| fast has the niceness {here}\n" in done.stdout
-    assert f"slow| slow has the niceness {min(here + 19, 19)}\n" in done.stdout
