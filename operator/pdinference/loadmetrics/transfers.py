@@ -223,7 +223,9 @@ def _agreed(reported: Iterable[Iterable[PairFacts]]) -> tuple[PairFacts, ...]:
 
 def _least_proven(pairs: Sequence[PairFacts]) -> PairFacts:
     faulty = [pair for pair in pairs if pair.faults]
-    since = min((pair.seconds + pair.age for pair in faulty), default=math.inf)
+    if not faulty:
+        return pairs[0]
+    since = min(pair.seconds + pair.age for pair in faulty)
     good = [pair for pair in pairs if not pair.faults and pair.age < since]
     return min(good or faulty, key=lambda pair: (pair.faults, pair.seconds))
 
