@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.api.names import METRIC_PAIR_FAULT_SECONDS, METRIC_PAIR_FAULTS, Verification
-from pdinference.planning.transfer_measurements import PROVEN_FAULTS, PROVEN_S
+from pdinference.planning.transfer_measurements import MOST_PAIRS, PROVEN_FAULTS, PROVEN_S
 from pdinference.router import canary
 from pdinference.router.canary_outcome import CanaryOutcome
-from pdinference.router.canary_schedule import MOST_PAIRS, Candidates, due
+from pdinference.router.canary_schedule import Candidates, due
 from pdinference.router.findings import Findings, Result
 from pdinference.router.pod import Admission, Pod
 from pdinference.router.verification_metrics import VerificationMetrics

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
 _UNTYPED = "failed to create typed patch object"  # fits no schema; server-side apply calls it an internal error
@@ -33,6 +34,11 @@ class ApiError(Exception):
     def transient(self) -> bool:
         """Whether a retry of the same request may succeed."""
         return self.status == 0 or (self.status in _TRANSIENT and _UNTYPED not in self.message)
+
+    @property
+    def gone_or_changed(self) -> bool:
+        """Whether the object does not exist any more, or is not the one that the request was about."""
+        return self.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
 
     @property
     def unserved(self) -> bool:

@@ -4,14 +4,11 @@ Tests: tests/inference/test_repair.py
 """
 
 from http import HTTPStatus
-from typing import Final
 
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
 from pdinference.planning.observed import PodSummary
-
-_GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 
 
 async def evict(api: ApiServer, namespace: str, pod: PodSummary) -> str:
@@ -30,7 +27,7 @@ async def evict(api: ApiServer, namespace: str, pod: PodSummary) -> str:
     except ApiError as error:
         if error.status == 0:
             return ""
-        if error.status in _GONE:
+        if error.gone_or_changed:
             return "it was just replaced"
         if error.status == HTTPStatus.TOO_MANY_REQUESTS:
             return "its PodDisruptionBudget allows no eviction now"

@@ -13,8 +13,6 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
 from pdinference.cluster.outcome import Outcome
 
-_GONE_OR_CHANGED = frozenset({404, 409})
-
 
 class _Part(NamedTuple):
     path: str
@@ -61,7 +59,7 @@ class ReplicaWriter:
             async with self._slots:
                 live = await self._api.merge(path, {"metadata": {"uid": record.uid}, **part.patch})
         except ApiError as error:
-            if error.status in _GONE_OR_CHANGED:
+            if error.gone_or_changed:
                 outcome.waiting.append(key)
             else:
                 outcome.failed(key, error)

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from prometheus_client import Gauge
@@ -91,7 +90,7 @@ class Reporter:
         try:
             body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": patch})
         except ApiError as error:
-            if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            if error.gone_or_changed:
                 return True  # deleted or replaced; a watch event follows
             self._metrics.errors.labels(error.reason).inc()
             _LOG.warning("Writing the status of %s failed: %s", resource.owner, error)

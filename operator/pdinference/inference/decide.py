@@ -54,7 +54,6 @@ def decide(snapshot: Snapshot) -> Plan:
     scale_targets = manifest_counts(snapshot, allocation, counts)
     replicas = _replicas(snapshot, allocation) | scale_targets
     verdicts = dict(_verdicts(snapshot, replicas, engines=not (allocation.blocked or awaits_model)))
-    repair = decided_repair(snapshot, rollout, replicas)
     return Plan(
         rollout=rollout,
         allocation=allocation,
@@ -68,8 +67,8 @@ def decide(snapshot: Snapshot) -> Plan:
         delete=tuple(_unneeded(snapshot, rollout)),
         remember=(snapshot.history_due or (served and snapshot.unproven)) and _belongs_in_history(snapshot, rollout),
         served=served,
-        repair=repair,
-        requeue_after=_sooner(_seconds_to_sleep(snapshot, asleep=asleep), repair.again_after),
+        repair=decided_repair(snapshot, rollout, replicas),
+        requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 
 
@@ -105,10 +104,6 @@ def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
     """Seconds until P and D may scale to zero; None if they do not, or have no pods."""
     after, activity = snapshot.desired.sleeps_after, snapshot.observations.activity
     return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, activity)
-
-
-def _sooner(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:

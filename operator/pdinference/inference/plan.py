@@ -33,7 +33,7 @@ class Plan:
         served: Whether requests go to the spec, which its entry then says.
         delete: Children that are no longer needed.
         repair: Whether a pod is restarted because its KV transfer is proven broken.
-        requeue_after: Seconds until the next decision without an event; None for never.
+        requeue_after: Seconds until P and D may fall asleep, without an event; None for never.
     """
 
     rollout: RolloutPlan

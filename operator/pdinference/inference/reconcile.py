@@ -136,7 +136,12 @@ def _ahead(now: datetime, moment: datetime | None) -> float | None:
 
 
 def _result(plan: Plan, executed: Outcome, *, written: bool, moments: Iterable[float | None]) -> Result:
-    moments = (*moments, plan.requeue_after, _LOOK_AFTER_WRITES_S if executed.applied else None)
+    moments = (
+        *moments,
+        plan.requeue_after,
+        plan.repair.again_after,
+        _LOOK_AFTER_WRITES_S if executed.applied else None,
+    )
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
         retry_after=executed.retry_after or 0.0,

@@ -10,7 +10,14 @@ from pdinference.api import names
 from pdinference.api.names import KvSource, TransferResult, Verification
 from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer_measurements import FAULTS, CanaryFacts, Counted, PairFacts, TransferFacts
+from pdinference.planning.transfer_measurements import (
+    FAULTS,
+    MOST_PAIRS,
+    CanaryFacts,
+    Counted,
+    PairFacts,
+    TransferFacts,
+)
 
 _Series = tuple[str, str]
 """Name and value of the label, if it has one."""
@@ -52,8 +59,6 @@ _FAULTS_OF_PAIR: Final = names.METRIC_PAIR_FAULTS.encode()
 _SPAN: Final = names.METRIC_PAIR_FAULT_SECONDS.encode()
 _AGE: Final = names.METRIC_PAIR_AGE_SECONDS.encode()
 _OF_PAIRS: Final = frozenset({_FAULTS_OF_PAIR, _SPAN, _AGE})
-_MOST_PAIRS: Final = 256
-"""Pairs that are read at most. A router reports no more."""
 _MOST_FAULTS: Final = 1000.0
 _WANTED: Final = _OF_PAIRS | {name.encode() for name in (*(name for name, _ in _COUNTERS), *_CANARY, *_LABELS)}
 
@@ -108,7 +113,7 @@ class TransferExposition:
 
     def _take_pair(self, found: Sample) -> None:
         pair = _text(found, b"parameter"), _text(found, b"decode")
-        if pair in self._pairs or len(self._pairs) < _MOST_PAIRS:
+        if pair in self._pairs or len(self._pairs) < MOST_PAIRS:
             self._pairs.setdefault(pair, {})[found.name] = found.value
 
     def reading(self, at: float, revision: str) -> TransferReading | None:

@@ -14,7 +14,7 @@ from typing import Final
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.status import RepairStatus
 from pdinference.planning.observed import PodSummary
-from pdinference.planning.transfer_measurements import PROVEN_FAULTS, PROVEN_S, PairFacts
+from pdinference.planning.transfer_measurements import MOST_PAIRS, PROVEN_FAULTS, PROVEN_S, PairFacts
 
 MOST_RESTARTS: Final = 4
 """Restarts in a row. What they do not mend has another cause."""
@@ -24,12 +24,8 @@ _IN_A_ROW: Final = timedelta(hours=1)
 """A fault that comes later than this after a restart that helped is a new one."""
 _REFUSED_S: Final = 30.0
 """Seconds until an eviction that was refused is tried again."""
-
-
 _ENOUGH: Final = 8
 """Pairs of a pod that tell whether it is to blame, if it has more."""
-_MOST_PAIRS: Final = 256
-"""Pairs that routers report at most. With more of them, those of some pods may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ def _restart(
 def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary]) -> Iterator[_Suspect]:
     """The pods to blame: those with broken pairs alone, and both pods of pairs that have no such pod.
 
-    Nobody is to blame for a pair while it is not known whether the other pairs of its pods are broken, too.
+    A broken pair is held against none of its pods while their other pairs are untried.
     """
     found, unclear = {}, set()
     for name, pod in pods.items():
@@ -206,7 +202,7 @@ def _mended(
 ) -> RepairStatus | None:
     """The status without any broken pair: the fault is over once a canary has got through each pod."""
     tried = {name for pair in pairs for name in _names(pair)}
-    if before is None or not pods or not (tried >= pods.keys() or len(pairs) >= _MOST_PAIRS):
+    if before is None or not pods or not (tried >= pods.keys() or len(pairs) >= MOST_PAIRS):
         return before
     return _with(before, outcome="Repaired" if before.pods else "", withheld="")
 

@@ -27,6 +27,8 @@ FAULTS: Final = (Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE, Ver
 """Faults that a canary finds, the worst one first."""
 
 
+MOST_PAIRS: Final = 256
+"""Pairs of P and D that a router tries, reports, and is read of at most. With more, those of some pods are missing."""
 PROVEN_FAULTS: Final = 3
 """Canaries in a row that have to find a fault before it is proven."""
 PROVEN_S: Final = 60.0

@@ -13,7 +13,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.planning.transfer_measurements import PROVEN_FAULTS
+from pdinference.planning.transfer_measurements import MOST_PAIRS, PROVEN_FAULTS
 from pdinference.router.findings import Findings, Pair, Result
 from pdinference.router.links import linked
 from pdinference.router.pod import Pod
@@ -34,8 +34,6 @@ _LOAD: Final = 1000
 """Repeated canaries take at most one part in this number of the time."""
 _PACE: Final = 20
 """Canaries to pairs against which nothing is known but a doubt take one part in this number of the time."""
-MOST_PAIRS: Final = 256
-"""Pairs that are tried and reported at most."""
 SELDOM_S: Final = 3600.0
 """Longest time between two of them at rest, and the time that one waits for rest."""
 AT_ONCE: Final = 4

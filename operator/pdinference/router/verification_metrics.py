@@ -21,7 +21,7 @@ from pdinference.api.names import (
     METRIC_VERIFICATION_TOKENS,
     Verification,
 )
-from pdinference.router.canary_schedule import MOST_PAIRS
+from pdinference.planning.transfer_measurements import MOST_PAIRS
 from pdinference.router.verification import Verifier
 
 HELP: Final = {
