@@ -20,6 +20,8 @@ ifdef PYTHON
 export PYTHON
 export UV_PYTHON := $(PYTHON)
 endif
+# Without bytecode, each of the hundreds of processes that tests start compiles everything that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # Set by tests/parts.py for targets that run at once: the environment is ready, and none may change it under the others.
 PREPARED :=
 OPTIONS := operator/pdinference/checks/vllm-options
@@ -56,7 +58,7 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
 # Three at a time, the longest first. Those of the router mostly wait.
-AT_FIRST := test-unit,test-vllm,lint,images,test-router,test-charts,test-advise
+AT_FIRST := test-vllm,test-processes,test-unit,test-router,images,lint,test-charts,test-advise
 
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
@@ -88,10 +90,17 @@ lint: setup ## Formatting, lint, types, layers, tests that are found, generated 
 	$(RUN) pdinference adapter-rules | diff -u $(ADAPTER_RULES) - || { echo 'Run: make generate'; exit 1; }
 	$(RUN) pdinference dashboard | diff -u $(DASHBOARD) - || { echo 'Run: make generate'; exit 1; }
 
+OTHERS := tests/integration tests/charts tests/advise tests/router
+PROCESSES := tests/runner tests/models tests/engine/scripts tests/isolation tests/hostile tests/benchmarks \
+  $(wildcard tests/test_*.py)
+
 .PHONY: test-unit
-test-unit: setup ## Unit tests but those of the router and of advise
-	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --ignore=tests/advise \
-	  --ignore=tests/router $(ARGS)
+test-unit: setup ## Unit tests but those of the next three
+	$(RUN) pytest -m 'not vllm' $(addprefix --ignore=,$(OTHERS) $(PROCESSES)) $(ARGS)
+
+.PHONY: test-processes
+test-processes: setup ## Unit tests of programs that start processes, of the benchmarks and of what this repository is built with
+	$(RUN) pytest -m 'not vllm' $(PROCESSES) $(ARGS)
 
 .PHONY: test-router
 test-router: setup ## Unit tests of the router, in minutes: they mostly wait for processes and connections
@@ -151,7 +160,7 @@ test-cluster: setup ## Tests of the local cluster, unless they have passed on th
 test-e2e: setup test-cluster ## Real kubelets, real vLLM on CPU, the real router
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m e2e.images build
-	$(RUN) pytest e2e --ignore=e2e/test_cluster.py $(ARGS)
+	GOGC=300 $(RUN) pytest e2e --ignore=e2e/test_cluster.py $(ARGS)
 
 # The earlier commit's files lie in build/, which git ignores.
 .PHONY: upgrade-from

@@ -14,7 +14,8 @@ from e2e.cluster import Cluster
 from e2e.cluster.cgroups import processes
 from e2e.cluster.commands import run
 from pdinference.api.engines import PodEngine
-from pdinference.api.names import ENGINE_PORT
+from pdinference.api.names import ENGINE_PORT, Role
+from pdinference.engine.connectors.nixl import Nixl
 
 _ENGINE = b"VLLM::EngineCore"
 """The title that vLLM gives its process for the model (vllm/v1/engine/core.py)."""
@@ -23,6 +24,7 @@ _PAUSE = b"/pause"
 _PORT = b"--port="
 _TABLE = "fault"
 _ERRORS_PORT = 9999
+(_SIDE_CHANNEL,) = Nixl().ports(Role.PARAMETER)
 _ERRORS = Path(__file__).with_name("error_server.py")
 
 DRAINS = "[shutdown] EngineCore: draining in-flight requests"
@@ -36,6 +38,28 @@ class Packets(StrEnum):
 
     DROP = "drop"
     REJECT = "reject with tcp reset"
+
+
+class Ports(StrEnum):
+    """Connections between P and D."""
+
+    SIDE_CHANNEL = "side channel"
+    TRANSFER = "transfer"
+
+    def match(self, side: str) -> str:
+        """Their packets, where the side channel's port is P's: `dport` in what P gets, `sport` in what it sends."""
+        if self is Ports.SIDE_CHANNEL:
+            return f"tcp {side} {_SIDE_CHANNEL.number}"
+        others = f"{{ {ENGINE_PORT}, {_SIDE_CHANNEL.number} }}"
+        return f"tcp dport != {others} tcp sport != {others}"
+
+
+class Direction(StrEnum):
+    """Which packets get lost."""
+
+    TO_P = "to P"
+    FROM_P = "from P"
+    BOTH = "to and from P"
 
 
 def kill_operators(cluster: Cluster, at_most: int = 100) -> int:
@@ -102,6 +126,19 @@ def cut_off(cluster: Cluster, pod: dict[str, Any], *others: dict[str, Any], pack
         f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
         f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
     ):
+        yield
+
+
+@contextmanager
+def dropping(
+    cluster: Cluster, parameter: dict[str, Any], decode: dict[str, Any], ports: Ports, direction: Direction
+) -> Iterator[None]:
+    """Drop packets between P and D, of some ports and in some direction, until the end of the block."""
+    address = decode["status"]["podIP"]
+    to = f"chain in {{ type filter hook input priority 0; ip saddr {address} {ports.match('dport')} drop\n}}"
+    back = f"chain out {{ type filter hook output priority 0; ip daddr {address} {ports.match('sport')} drop\n}}"
+    chains = [to] * (direction is not Direction.FROM_P) + [back] * (direction is not Direction.TO_P)
+    with _rules(cluster, parameter, *chains):
         yield
 
 

@@ -24,11 +24,11 @@ from pdinference.api.names import ENGINE_PORT, LABEL_ROLE, Role
 pytestmark = pytest.mark.timeout(2400)
 
 _MIXED = Shape(clients=4, words=(20, 120), pause=1.0)
-_LONG = Shape(clients=6, words=(20, 120), tokens=200)
+_LONG = Shape(clients=4, words=(20, 120), tokens=200, pause=0.5)
 """Answers of hundreds of decode steps, so that each of two D pods always has some under way."""
 _MANY = Shape(clients=48, words=(20,), tokens=300)
 """More than 32 answers at a time, which is when P may answer, and short prompts, so that P has time to."""
-_AGAIN = 2000
+_AGAIN = 1000
 """Tokens of the answers that are compared with those without a fault."""
 _SIGTERM = "[shutdown]"
 """How all lines begin that vLLM writes while it ends."""

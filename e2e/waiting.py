@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from e2e.console import say
 from e2e.kubectl import Kubectl, KubectlError
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
+"""Each look starts kubectl, which takes a tenth of a second of a core from what is waited for."""
 
 Found = TypeVar("Found")
 

@@ -40,7 +40,7 @@ def test_it(pod):
 def test_a_hang_ends_and_is_shown(tmp_path: Path, test: str) -> None:
     (tmp_path / "conftest.py").write_text(HEAD)
     (tmp_path / "test_it.py").write_text(HEAD + test)
-    command = (sys.executable, "-m", "pytest", "--timeout=5", "-o", "asyncio_mode=auto", f"--rootdir={tmp_path}", ".")
+    command = (sys.executable, "-m", "pytest", "--timeout=2", "-o", "asyncio_mode=auto", f"--rootdir={tmp_path}", ".")
     environment = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300

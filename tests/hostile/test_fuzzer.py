@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import REPOSITORY
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-_CASES = int(os.environ.get("HOSTILE_CASES", "150"))
+_CASES = int(os.environ.get("HOSTILE_CASES", "50"))
 _EACH = min(_CASES, 500)
 
 

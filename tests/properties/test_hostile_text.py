@@ -198,9 +198,11 @@ def test_harmless_text_in_every_field_reaches_a_manifest(name: str) -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_hostile_text_in_every_field_is_refused_or_comes_out_whole(name: str) -> None:
     field = Field(name)
-    at_the_end = [field.after_its_value(f"{MARK}{trick}") for trick in HOSTILE]
-    # Where all are refused, three are enough to see that the pattern covers the beginning, too.
-    at_the_beginning = [f"{trick}{MARK}" for trick in (HOSTILE if name in ANY_TEXT else HOSTILE[:3])]
+    # Fields share a few patterns: each that refuses all text gets every third trick, another third than its neighbours.
+    tricks = HOSTILE if name in ANY_TEXT else HOSTILE[FIELDS.index(name) % 3 :: 3]
+    at_the_end = [field.after_its_value(f"{MARK}{trick}") for trick in tricks]
+    # Where all are refused, two are enough to see that the pattern covers the beginning, too.
+    at_the_beginning = [f"{trick}{MARK}" for trick in (tricks if name in ANY_TEXT else tricks[:2])]
     taken = []
     for text in at_the_end + at_the_beginning:
         seen = marked_texts(field, text)

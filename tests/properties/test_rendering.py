@@ -18,7 +18,7 @@ from tests.properties.specs import NASTY, SPECS, resource
 
 SETTINGS = RenderSettings(policy=allowing("/srv"))
 # The machine may be busy: what counts is the result, not the time that an example takes.
-THOROUGH = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 Json = dict[str, Any]
 
 
