@@ -57,8 +57,8 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
-# Three at a time, the longest first. Those of the router mostly wait.
-AT_FIRST := test-vllm,test-processes,test-unit,test-router,images,lint,test-charts,test-advise
+# Four at a time. On a new machine the first two build binaries and images for half an hour; later they are short.
+AT_FIRST := test-charts,images,test-router,test-vllm,test-processes,test-unit,lint,test-advise
 
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built

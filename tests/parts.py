@@ -15,7 +15,7 @@ import click
 
 from tests.labelled import Labelled, interrupt_on_signals
 
-_AT_ONCE = 3
+_AT_ONCE = 4
 """Parts of a stage, for two cores: some wait for a disk or the network."""
 _EVERY_S = 60.0
 """The parts that run are named this often: some print nothing for minutes."""

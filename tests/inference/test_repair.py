@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pdinference.api.names import Verification
+from pdinference.api.names import PodFault, Verification
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
 from pdinference.planning.transfer_measurements import CanaryFacts, PairFacts, TransferFacts
@@ -119,3 +119,25 @@ async def test_a_disruption_budget_is_respected_and_named(document: Json) -> Non
     assert "its PodDisruptionBudget allows no eviction now" in world.condition("KVTransfer")["message"]
     await world.reconcile()
     assert world.status["transfer"]["repair"]["outcome"] == "Pending"
+
+
+async def test_a_pod_with_a_stuck_engine_is_evicted_and_the_condition_names_it(document: Json) -> None:
+    world = await serving(document)
+    parameter, decode = pods(world)
+    report(world, broken=False)
+    world.observe(pod_faults={decode: PodFault.STUCK})
+    await world.reconcile()
+    assert world.api.names("/pods/llama-parameter") == [parameter]
+    assert not world.api.names("/pods/llama-decode")
+    assert f"Pod {decode} was restarted" in world.condition("KVTransfer")["message"]
+    assert "no step for minutes" in world.status["transfer"]["repair"]["proof"]
+
+
+async def test_a_pod_with_a_stalled_engine_is_left_for_now(document: Json) -> None:
+    world = await serving(document)
+    _, decode = pods(world)
+    report(world, broken=False)
+    world.observe(pod_faults={decode: PodFault.STALLED})
+    await world.reconcile()
+    assert world.api.names("/pods/llama-decode") == [decode]
+    assert "spec.transfer.repair" in world.condition("DecodeReady")["message"]

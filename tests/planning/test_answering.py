@@ -23,8 +23,12 @@ SAID = {
     "Until it does, requests go to other pods if there are any. Its log: `kubectl logs -n ns x-decode-1`.",
     PodFault.STALLED: "Pod x-decode-1 answers /health, but its engine takes no step although it has requests, as a "
     "router found, although Kubernetes calls it ready. Until it takes one, requests go to other pods if there are any. "
-    "The kubelet does not see this: if it lasts, `kubectl delete -n ns pod x-decode-1`. "
-    "Its log: `kubectl logs -n ns x-decode-1`.",
+    "The kubelet does not see this. If it lasts and spec.transfer.repair is Restart, the pod is restarted; otherwise "
+    "`kubectl delete -n ns pod x-decode-1`. Its log: `kubectl logs -n ns x-decode-1`.",
+    PodFault.STUCK: "Pod x-decode-1 answers /health, but its engine has taken no step for minutes although it has "
+    "requests, as a router found, although Kubernetes calls it ready. Until it does, requests go to other pods if "
+    "there are any. The kubelet does not see this. If it lasts and spec.transfer.repair is Restart, the pod is "
+    "restarted; otherwise `kubectl delete -n ns pod x-decode-1`. Its log: `kubectl logs -n ns x-decode-1`.",
 }
 
 

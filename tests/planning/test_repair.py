@@ -1,7 +1,7 @@
 """Which pod is restarted because its KV transfer is proven broken, in worlds of P and D pods with hidden faults."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 
@@ -273,3 +273,38 @@ def test_it_is_repaired_only_once_a_canary_got_through_each_pod() -> None:
     found = decided([PairFacts("p0", "d0"), PairFacts("p0", "d1")], *pods, before=before).status
     assert found is not None
     assert found.outcome == "Repaired"
+
+
+STUCK = {"pods": ["d0"], "restart_time": NOW, "outcome": "Pending"}
+
+
+def test_a_stuck_engine_is_restarted_even_if_its_pod_is_the_only_one_of_its_role() -> None:
+    d0 = pod("d0")
+    found = repair(pairs=[PairFacts("p0", "d0")], pods=[pod("p0"), d0], stuck=[d0], settled=True, before=None, now=NOW)
+    assert evicted(found) == "d0"
+    assert found.evicted is not None
+    assert "no step for minutes" in found.evicted.proof
+
+
+def test_a_stuck_engine_is_restarted_before_pods_with_broken_pairs() -> None:
+    pods = [pod("p0", 9), pod("d0"), pod("d1")]
+    pairs = [broken("p0", "d0"), broken("p0", "d1")]
+    found = repair(pairs=pairs, pods=pods, stuck=[pods[2]], settled=True, before=None, now=NOW)
+    assert evicted(found) == "d1"
+
+
+def test_a_stuck_engine_that_shares_the_only_pod_is_left_and_named() -> None:
+    shared = SharedEngine(D, "d-0", 8000, ready=False)
+    alone = replace(pod("d0"), engines=(shared,))
+    found = repair(pairs=[], pods=[alone], stuck=[alone], settled=True, before=None, now=NOW)
+    assert evicted(found) == ""
+    assert found.status is not None
+    assert "no other D pod answers" in found.status.withheld
+
+
+@pytest.mark.parametrize(("passed", "restarts"), [(60, False), (121, True)])
+def test_restarts_of_stuck_engines_have_the_same_pauses(passed: int, restarts: bool) -> None:
+    d1, before = pod("d1"), RepairStatus.model_validate(STUCK)
+    now = NOW + timedelta(seconds=passed)
+    found = repair(pairs=[], pods=[pod("p0"), d1], stuck=[d1], settled=True, before=before, now=now)
+    assert evicted(found) == ("d1" if restarts else "")

@@ -7,6 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, repeat
 
 from pdinference.api.names import METRIC_POD_FAULT, PodFault
@@ -115,12 +116,27 @@ async def test_an_engine_that_stalls_is_named_until_it_takes_a_step() -> None:
         world.observe()
         assert (await asyncio.wait_for(asked, LONG_S))[2]["by"] == "d2"
         assert await has_fault(world, "d1", PodFault.STALLED)
-        world["d1"].steps = count(8)
+        await goes_on(world)
 
-        async def goes_on() -> bool:
-            return not await has_fault(world, "d1", PodFault.STALLED)
 
-        await until(goes_on, "its engine goes on")
+async def goes_on(world: Fleet) -> None:
+    """Let the engine of d1 take steps again, and wait until the router knows."""
+    world["d1"].steps = count(8)
+
+    async def known() -> bool:
+        return pod_of(world, "d1").fault is None
+
+    await until(known, "its engine goes on")
+
+
+async def test_an_engine_that_stalls_again_and_again_is_stuck_until_it_takes_a_step() -> None:
+    async with fleet("p", "d1", silence=0.1, stall=0.4) as world:
+        world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)
+        asked = asyncio.create_task(world.post())
+        await until(partial(has_fault, world, "d1", PodFault.STALLED), "the only D to stall")
+        await until(partial(has_fault, world, "d1", PodFault.STUCK), "it to be stuck")
+        await asyncio.wait_for(asked, LONG_S)
+        await goes_on(world)
 
 
 async def test_a_pod_that_refuses_is_named_until_it_listens() -> None:

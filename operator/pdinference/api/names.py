@@ -72,6 +72,8 @@ class PodFault(StrEnum):
     """Its server does not answer /health."""
     STALLED = "stalled"
     """Its server answers /health, and its engine takes no step although it has requests."""
+    STUCK = "stuck"
+    """It stalled again minutes after it had stalled, without a step between."""
 
 
 class Verification(StrEnum):

@@ -1,15 +1,16 @@
-"""Whether a pod of a resource is restarted because its KV transfer is proven broken.
+"""Whether a pod of a resource is restarted because its KV transfer is proven broken, or its engine is stuck.
 
 Tests: tests/inference/test_repair.py
 """
 
 from collections.abc import Mapping
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, PodFault
+from pdinference.api.v1alpha1.conditions import NOT_ANSWERING
 from pdinference.cluster.kinds import ChildKey
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.answering import as_routers_see
-from pdinference.planning.observed import PodSummary
+from pdinference.planning.observed import PodProblem, PodSummary
 from pdinference.planning.repair import Repair, repair
 from pdinference.planning.rollout import RolloutPlan
 
@@ -28,9 +29,24 @@ def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[C
     before = written.repair if written is not None and written.revision == desired.revision else None
     seen = as_routers_see(snapshot.pods, snapshot.observations.pod_faults)
     engines = [pod for pod in seen if pod.role in ENGINE_ROLES and not pod.gone]
-    settled = rollout.complete and rollout.serving == desired.revision and _is_settled(snapshot, engines, replicas)
+    stuck = [pod for pod in engines if _is_stuck(pod)]
+    others = [pod for pod in engines if pod not in stuck]
+    settled = rollout.complete and rollout.serving == desired.revision and _is_settled(snapshot, others, replicas)
     leaders = [pod for pod in engines if pod.node_rank == 0 and pod.revision == desired.revision]
-    return repair(pairs=facts.pairs, pods=leaders, settled=settled, before=before, now=snapshot.now)
+    return repair(
+        pairs=facts.pairs,
+        pods=leaders,
+        stuck=[pod for pod in leaders if pod in stuck],
+        settled=settled,
+        before=before,
+        now=snapshot.now,
+    )
+
+
+def _is_stuck(pod: PodSummary) -> bool:
+    """Whether an engine of a pod that is to stay, and that Kubernetes calls ready, takes no step any more."""
+    problems = [pod.problem, *(engine.problem for engine in pod.engines)]
+    return not pod.terminating and PodProblem(NOT_ANSWERING, PodFault.STUCK) in problems
 
 
 def _is_settled(snapshot: Snapshot, engines: list[PodSummary], replicas: Mapping[ChildKey, int]) -> bool:

@@ -47,6 +47,10 @@ _OF_FAULTS = {
     PodFault.REFUSES: ("accepts no connections", "it accepts one"),
     PodFault.HUNG: ("does not answer /health", "it does"),
     PodFault.STALLED: ("answers /health, but its engine takes no step although it has requests", "it takes one"),
+    PodFault.STUCK: (
+        "answers /health, but its engine has taken no step for minutes although it has requests",
+        "it does",
+    ),
 }
 """What a router found of a pod, and until when the pod counts as not ready."""
 _BACK_OFF = "CrashLoopBackOff"
@@ -114,8 +118,11 @@ def _not_answering(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     engine = f" (engine {pod.engine})" if pod.engine else ""
     said = f"Pod {pod.name}{engine} {found}, as a router found, although Kubernetes calls it ready."
     said += f" Until {until}, requests go to other pods if there are any."
-    if problem.message == PodFault.STALLED:
-        said += f" The kubelet does not see this: if it lasts, `kubectl delete -n {namespace} pod {pod.name}`."
+    if problem.message in {PodFault.STALLED, PodFault.STUCK}:
+        said += (
+            " The kubelet does not see this. If it lasts and spec.transfer.repair is Restart, the pod is restarted; "
+        )
+        said += f"otherwise `kubectl delete -n {namespace} pod {pod.name}`."
     return f"{said} Its log: `{_logs(pod, namespace)}`."
 
 

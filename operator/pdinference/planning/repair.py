@@ -1,7 +1,8 @@
-"""Which pod is restarted because its KV transfer is proven broken (`transfer.repair`). Pure.
+"""Which pod is restarted because its KV transfer is proven broken, or its engine is stuck (`transfer.repair`). Pure.
 
 The proof are canaries of the routers by pairs of P and D. If all pairs of a pod are broken, the pod is to blame.
-If pods with other good pairs have a broken one, the pod that started last is tried first, then the other one.
+If pods with other good pairs have a broken one, the pod that started last is tried first, then the other one. An engine
+that is stuck is none that canaries tell of: it does not answer them. Its pod comes first.
 
 Tests: tests/planning/test_repair.py
 """
@@ -64,28 +65,39 @@ class _Suspect:
     Attributes:
         broken: Its broken pairs.
         whole: Whether it has no other ones, and all were tried.
+        stuck: Whether its engine takes no step any more.
     """
 
     pod: PodSummary
     broken: tuple[PairFacts, ...]
     whole: bool
+    stuck: bool = False
 
     @property
     def is_proven(self) -> bool:
         """Whether enough canaries found the fault, for long enough."""
+        if self.stuck:
+            return True
         pairs = self.broken if self.whole else tuple(pair for pair in self.broken if _is_proven([pair]))
         return bool(pairs) and _is_proven(pairs)
 
 
 def repair(
-    *, pairs: Sequence[PairFacts], pods: Sequence[PodSummary], settled: bool, before: RepairStatus | None, now: datetime
+    *,
+    pairs: Sequence[PairFacts],
+    pods: Sequence[PodSummary],
+    stuck: Sequence[PodSummary] = (),
+    settled: bool,
+    before: RepairStatus | None,
+    now: datetime,
 ) -> Repair:
     """Decide whether to restart a pod.
 
     Args:
         pairs: What canaries found of pairs. Names of other pods are untrusted and ignored.
         pods: The leading P and D pods of the revision that serves, as the routers see them.
-        settled: Whether all of these pods are there and ready, and no other one is under way.
+        stuck: Those of them whose engine is stuck.
+        settled: Whether all of these pods are there, the others ready, and no other one is under way.
         before: The status as last written for this revision.
         now: The time.
     """
@@ -93,10 +105,11 @@ def repair(
         return Repair(before)
     by_name = {pod.name: pod for pod in pods}
     known = [pair for pair in pairs if by_name.keys() >= {*_names(pair)}]
-    if not any(pair.faults for pair in known):
+    if not stuck and not any(pair.faults for pair in known):
         return Repair(_mended(before, known, by_name))
     restarted = () if before is None or _is_over(before, now) else tuple(before.pods)
-    suspects = [one for one in _suspects(known, by_name) if one.is_proven]
+    found = [_Suspect(pod, (), whole=True, stuck=True) for pod in stuck] or _suspects(known, by_name)
+    suspects = [one for one in found if one.is_proven]
     if not suspects:
         return Repair(_with(before, withheld=""))
     if len(restarted) >= MOST_RESTARTS:
@@ -166,9 +179,14 @@ def _in_order(
 
 
 def _is_last(one: _Suspect, pods: Mapping[str, PodSummary]) -> bool:
-    """Whether its role would answer no request without it. A P pod with broken pairs alone does not anyway."""
+    """Whether its role would answer no request without it.
+
+    A P pod with broken pairs alone does not anyway, nor does a pod whose only engine is stuck.
+    """
     others = any(pod.role is one.pod.role for pod in pods.values() if pod.name != one.pod.name)
-    return not others and (one.pod.role is Role.DECODE or not one.whole)
+    if others or (one.stuck and not one.pod.engines):
+        return False
+    return one.pod.role is Role.DECODE or not one.whole
 
 
 def _is_proven(pairs: Collection[PairFacts]) -> bool:
@@ -183,6 +201,8 @@ def _names(pair: PairFacts) -> tuple[str, str]:
 
 def _proof(one: _Suspect) -> str:
     """What proves that the pod is broken."""
+    if one.stuck:
+        return "its engine had taken no step for minutes although it had requests"
     faults, seconds = sum(pair.faults for pair in one.broken), max(pair.seconds for pair in one.broken)
     ways = sorted({_names(pair) for pair in one.broken})
     others = {name for way in ways for name in way} - {one.pod.name}

@@ -9,7 +9,9 @@ from prometheus_client.registry import Collector
 from pdinference.api.names import METRIC_POD_FAULT
 from pdinference.router.pods import Pods
 
-HELP: Final = "1 for each ready P or D pod that gives the router no answers, with its fault: refuses, hung or stalled."
+HELP: Final = (
+    "1 for each ready P or D pod that gives the router no answers, with its fault: refuses, hung, stalled or stuck."
+)
 MOST: Final = 32
 """Pods that are exported at most, the first ones by name."""
 

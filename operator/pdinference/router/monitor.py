@@ -30,8 +30,12 @@ _PROBES: Final = 3
 """Number of probes in a row that have to fail."""
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
+_STALLS: Final = 5
+"""Such times from when an engine stalled until it counts as stuck: it may compile a kernel for a new kind of prompt."""
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
+
+_WITHOUT_STEPS: Final = frozenset({PodFault.STALLED, PodFault.STUCK})
 
 
 @dataclass(slots=True)
@@ -84,8 +88,8 @@ class Monitor:
         self._transfer = transfer
         self._reading = min(stall, transfer) / _READINGS
         self._watches: dict[Pod, _Watch] = {}
-        self._stalled: dict[Pod, float] = {}
-        """The engine's steps when it stalled."""
+        self._stalled: dict[Pod, tuple[float, float]] = {}
+        """The engine's steps when it stalled, and when that was found."""
 
     async def forever(self) -> None:
         """Probe until cancelled."""
@@ -99,7 +103,7 @@ class Monitor:
         silent = [pod for pod in self._pods if pod.under_way and pod.heard_at < now - self._silence]
         self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
         withdrawn = [pod for pod in self._pods if pod.withdrawn and pod.observed.ready]
-        self._stalled = {pod: steps for pod, steps in self._stalled.items() if pod.fault is PodFault.STALLED}
+        self._stalled = {pod: found for pod, found in self._stalled.items() if pod.fault in _WITHOUT_STEPS}
         await asyncio.gather(
             *map(self._check, silent), *map(self._try_again, withdrawn), *map(self._look_for_steps, self._stalled)
         )
@@ -109,10 +113,14 @@ class Monitor:
     async def _check(self, pod: Pod) -> None:
         """Give up a silent pod that has failed."""
         if fault := await self._fault(pod):
-            if fault is PodFault.STALLED:
-                self._stalled[pod] = self._watches[pod].steps or 0.0
-            self._pods.failed(pod, fault)
+            self._pods.failed(pod, self._stall_of(pod) if fault is PodFault.STALLED else fault)
             pod.lost(FailureReason(fault))
+
+    def _stall_of(self, pod: Pod) -> PodFault:
+        """Whether a pod stalled, or has stalled again and again. A step between would have ended its fault."""
+        now = asyncio.get_running_loop().time()
+        _, since = self._stalled.setdefault(pod, (self._watches[pod].steps or 0.0, now))
+        return PodFault.STUCK if now - since >= _STALLS * self._stall else PodFault.STALLED
 
     async def _try_again(self, pod: Pod) -> None:
         """Send requests again to a withdrawn pod, if it answers."""
@@ -122,7 +130,7 @@ class Monitor:
     async def _look_for_steps(self, pod: Pod) -> None:
         """Find whether the engine of a pod that stalled goes on."""
         steps = await _steps(pod, self._share)
-        if steps is not None and steps != self._stalled[pod]:
+        if steps is not None and steps != self._stalled[pod][0]:
             self._pods.answered(pod)
 
     def _end_transfers(self, pod: Pod) -> None:

@@ -110,8 +110,8 @@ class Transfer(ApiModel):
     alone. Required: a revision gets requests only after its answers were
     right and D had the KV cache from P. Warn: the result is only reported. Off: nothing is tried."""
     repair: Literal["Restart", "Off"] = "Restart"
-    """What happens with a pod whose KV transfer canaries prove broken. Restart: it is evicted, one at a time, and never
-    the last D pod that answers. Off: KVTransfer alone reports it."""
+    """What happens with a pod whose KV transfer is proven broken or whose engine is stuck. Restart: it is evicted, but
+    never the last D that answers. Off: the status alone says it."""
     rdma: RDMA | None = None
     """RDMA devices for P and D pods. Default: none; the KV cache moves over the pod network or within a node."""
     mooncake: MooncakeSettings = Field(default_factory=MooncakeSettings)
