@@ -24,6 +24,8 @@ from pdinference.api.names import ENGINE_PORT, LABEL_ROLE, Role
 pytestmark = pytest.mark.timeout(2400)
 
 _MIXED = Shape(clients=4, words=(20, 120), pause=1.0)
+_FEW = Shape(clients=2, words=(20, 120), pause=1.0)
+"""Leaves cores for the start of a pod that the test waits for."""
 _LONG = Shape(clients=4, words=(20, 120), tokens=200, pause=0.5)
 """Answers of hundreds of decode steps, so that each of two D pods always has some under way."""
 _MANY = Shape(clients=48, words=(20,), tokens=300)
@@ -178,7 +180,7 @@ def test_a_pair_that_stays_broken_is_repaired_and_no_request_fails(one_of_each: 
     def repair() -> dict[str, Any]:
         return serving.resource()["status"]["transfer"].get("repair") or {}
 
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_FEW) as client:
         with cut_off(serving.cluster, decode, parameter, packets=Packets.DROP):
             client.wait_for(more=12)  # they do not wait for their KV cache
             wait_until("a restart of P", lambda: repair().get("outcome") == "Pending", timeout=240)

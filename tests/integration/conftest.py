@@ -99,9 +99,8 @@ def kubernetes() -> Iterator[Kubernetes]:
 @pytest.fixture
 def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
     """The chart with its default values."""
-    kubernetes.helm("install")
-    yield kubernetes
-    kubernetes.uninstall()
+    with kubernetes.installed():
+        yield kubernetes
 
 
 @pytest.fixture

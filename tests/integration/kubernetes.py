@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,15 @@ class Kubernetes:
 
     def helm(self, command: str, values: Values | None = None) -> str:
         return helm(command, RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", values=values)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """The chart with its default values."""
+        self.helm("install")
+        try:
+            yield
+        finally:
+            self.uninstall()
 
     def uninstall(self) -> None:
         line = [str(binary("helm")), "uninstall", RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", "-n", NAMESPACE]

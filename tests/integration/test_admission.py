@@ -98,7 +98,7 @@ async def test_an_operator_older_than_the_crds_ignores_a_field_with_a_default(
         async def seen() -> bool:
             generation = (await world.api.get(RESOURCE.path(world.namespace, "llama")))["metadata"]["generation"]
             return (await world.status()).get("observedGeneration") == generation and bool(
-                (await world.api.get(BATCH.path(world.namespace, "nightly"))).get("status")
+                (await world.api.get(BATCH.path(world.namespace, "nightly"))).get("status", {}).get("conditions")
             )
 
         await until(seen, "the restarted operator has reconciled the edit and the batch")

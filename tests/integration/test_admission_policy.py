@@ -28,7 +28,14 @@ CAPABILITIES = ["NET_BIND_SERVICE", "IPC_LOCK"]
 Edit = Callable[[Object], Any]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
+    """One installation for all tests: its policies take seconds to be enforced."""
+    with kubernetes.installed():
+        yield kubernetes
+
+
+@pytest.fixture(scope="module")
 def guarded(installed: Kubernetes) -> Iterator[Kubernetes]:
     """The chart with all optional rights, once the API server enforces its policies."""
     values = {

@@ -85,6 +85,13 @@ def test_the_pod_is_admitted_to_a_restricted_namespace(installed: Kubernetes) ->
 
 
 class TestRights:
+    """Of the default values; the tests share an installation."""
+
+    @pytest.fixture(scope="class")
+    def installed(self, kubernetes: Kubernetes) -> Iterator[Kubernetes]:
+        with kubernetes.installed():
+            yield kubernetes
+
     def test_the_operator_may_do_its_work_everywhere(self, installed: Kubernetes) -> None:
         for namespace in ("models", ELSEWHERE):
             assert denied(installed, namespace, NEEDED) == []
@@ -119,6 +126,21 @@ class TestRights:
         role = only(children, "Role")
         assert installed.exists("role", role["metadata"]["name"], "--namespace=models")
 
+    def test_it_cannot_give_away_secrets(self, installed: Kubernetes) -> None:
+        rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules}
+        metadata = {"name": "greedy", "namespace": "models"}
+        with pytest.raises(AssertionError, match="attempting to grant RBAC permissions not currently held"):
+            installed.apply([{**role, "metadata": metadata}], f"--as={ACCOUNT}")
+
+    def test_people_with_the_role_edit_may_use_the_resource(self, installed: Kubernetes) -> None:
+        binding = "--clusterrole=edit --user=jane --namespace=models --dry-run=client -o=json"
+        installed.apply([json.loads(installed.kubectl("create", "rolebinding", "jane", *binding.split()))])
+        assert installed.kubectl("auth", "can-i", "create", "pdi", "--as=jane", "--namespace=models") == "yes\n"
+        assert installed.kubectl("auth", "can-i", "get", "pdi", "--as=jane", "--namespace=models") == "yes\n"
+
+
+class TestRightsOfOtherValues:
     @pytest.mark.parametrize("output", [None, {"configMap": {"name": "answers"}}], ids=["claim", "configmap"])
     def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(
         self, installed: Kubernetes, output: Object | None
@@ -142,13 +164,6 @@ class TestRights:
         installed.apply([pod], "--dry-run=server")
         installed.kubectl("delete", "pdib", batch.metadata.name, "--namespace=models")
 
-    def test_it_cannot_give_away_secrets(self, installed: Kubernetes) -> None:
-        rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules}
-        metadata = {"name": "greedy", "namespace": "models"}
-        with pytest.raises(AssertionError, match="attempting to grant RBAC permissions not currently held"):
-            installed.apply([{**role, "metadata": metadata}], f"--as={ACCOUNT}")
-
     def test_with_listed_namespaces_it_may_do_its_work_there_only(self, installed: Kubernetes) -> None:
         installed.helm("upgrade", NAMESPACED)
         for namespace in ("models", "research"):
@@ -156,12 +171,6 @@ class TestRights:
             assert permitted(installed, namespace, FORBIDDEN) == []
         for namespace in (ELSEWHERE, "kube-system", ""):
             assert permitted(installed, namespace, NEEDED) == []
-
-    def test_people_with_the_role_edit_may_use_the_resource(self, installed: Kubernetes) -> None:
-        binding = "--clusterrole=edit --user=jane --namespace=models --dry-run=client -o=json"
-        installed.apply([json.loads(installed.kubectl("create", "rolebinding", "jane", *binding.split()))])
-        assert installed.kubectl("auth", "can-i", "create", "pdi", "--as=jane", "--namespace=models") == "yes\n"
-        assert installed.kubectl("auth", "can-i", "get", "pdi", "--as=jane", "--namespace=models") == "yes\n"
 
 
 class TestOperator:
