@@ -43,17 +43,6 @@ def one_of_each(serving: Serving) -> Serving:
     return serving
 
 
-@pytest.fixture
-def two_of_p(serving: Serving) -> Iterator[Serving]:
-    """Two P, one D and one router pod."""
-    settled(serving)
-    apply(serving.kubectl, edited(serving, parameter={"replicas": 2}))
-    wait_for(serving, Role.PARAMETER, 2)
-    yield serving
-    apply(serving.kubectl, serving.example)
-    settled(serving)
-
-
 @pytest.fixture(scope="class")
 def two_of_d(serving: Serving) -> Iterator[Serving]:
     """One P, two D and two router pods, and streams that may move."""
@@ -153,23 +142,6 @@ def decode_computes(serving: Serving) -> bool:
     """Whether the conditions say so, and that requests are answered."""
     found = conditions(serving.resource())
     return found.get("DecodeComputesPrompts", {}).get("status") == "True" and found["Ready"]["status"] == "True"
-
-
-def test_with_two_p_pods_the_other_one_computes_the_prompts(two_of_p: Serving) -> None:
-    """D computes at most those prompts that it had not read when P failed."""
-    serving = two_of_p
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
-        with killed(serving, Role.PARAMETER, 2):
-            client.wait_for(more=12)
-        with standing_still(serving.cluster, running(serving, Role.PARAMETER)[0], whole=True):
-            client.wait_for(more=12)
-        wait_for(serving, Role.PARAMETER, 2)
-        name = running(serving, Role.PARAMETER)[0]["metadata"]["name"]
-        serving.kubectl.run("delete", "pod", name, "--wait=false")
-        client.wait_for(more=12)
-        assert failures(client) == []
-        assert client.report().prefilled_by_decode <= 2 * _MIXED.clients
-        expect_the_same_texts(client)
 
 
 def test_a_pair_that_stays_broken_is_repaired_and_no_request_fails(one_of_each: Serving) -> None:

@@ -17,7 +17,7 @@ from tests.integration.webhook import Webhook
 from tests.integration.world import World
 from tests.waiting import until
 
-_MUTATED = 1000
+_MUTATED = 400
 _AT_ONCE = 8
 _DRY_RUN = "?dryRun=All&fieldValidation=Strict"
 _MOST_MEMORY = 256 * 2**20
