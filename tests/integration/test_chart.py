@@ -88,7 +88,8 @@ class TestRights:
     """Of the default values; the tests share an installation."""
 
     @pytest.fixture(scope="class")
-    def installed(self, kubernetes: Kubernetes) -> Iterator[Kubernetes]:
+    @classmethod
+    def installed(cls, kubernetes: Kubernetes) -> Iterator[Kubernetes]:
         with kubernetes.installed():
             yield kubernetes
 
