@@ -9,8 +9,7 @@ the network, and from the death of a pod. A request is lost when it failed befor
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -21,20 +20,18 @@ import httpx
 
 from e2e import faults
 from e2e.cluster import Cluster
-from e2e.conftest import NAME, NAMESPACE, Serving, quick_example
-from e2e.faults import Direction, Ports
-from e2e.install import LOCAL_VALUES, apply, create_namespace, install_operator, local_references
-from e2e.kubectl import Kubectl, KubectlError
+from e2e.conftest import NAME, Serving, started
+from e2e.faults import Direction, Ports, restarts
+from e2e.install import local_references
+from e2e.kubectl import KubectlError
 from e2e.load import Load, Shape, load
 from e2e.local import cluster_with_images
-from e2e.transfer import Transfer, transfer
-from e2e.waiting import conditions, wait_ready, wait_until
+from e2e.transfer import BLOCK, Transfer, transfer
+from e2e.waiting import conditions, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
 
 CLUSTER: Final = "healing"
 SHAPE: Final = Shape(clients=2, words=(130,), pause=0.5)
-BLOCK: Final = 128
-"""Tokens of a KV block on CPU. D computes less than one of each prompt when its KV cache came from P."""
 ANSWERS: Final = 4
 CUT_S: Final = 30.0
 HEALED_S: Final = 600.0
@@ -94,13 +91,9 @@ def killed(serving: Serving, role: Role) -> None:
 
     def noticed() -> bool:
         found = pod_of(serving, role)
-        return found is None or _restarts(found) > _restarts(pod)
+        return found is None or restarts(found) > restarts(pod)
 
     wait_until("the kubelet to notice", noticed, timeout=60)
-
-
-def _restarts(pod: Mapping[str, Any]) -> int:
-    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
 def cut(serving: Serving, ports: Ports, direction: Direction) -> None:
@@ -155,7 +148,7 @@ def moves(serving: Serving, client: Load) -> bool:
 def counted(serving: Serving) -> tuple[list[tuple[str, int]], Transfer] | None:
     """The lives of P and D, and what they counted in them; None while one is away."""
     pods = [pod_of(serving, role) for role in (Role.PARAMETER, Role.DECODE)]
-    lives = [(pod["metadata"]["uid"], _restarts(pod)) for pod in pods if pod is not None]
+    lives = [(pod["metadata"]["uid"], restarts(pod)) for pod in pods if pod is not None]
     return (lives, transfer(serving.kubectl, NAME)) if len(lives) == len(pods) else None
 
 
@@ -185,22 +178,6 @@ def measure(serving: Serving, name: str, times: int) -> Row:
     return Row(name, seconds, lost, len(failures) - len(lost), restarted(serving) - before)
 
 
-@contextmanager
-def served() -> Iterator[Serving]:
-    """A cluster with the operator and the tiny example, Ready."""
-    cluster, built = cluster_with_images(CLUSTER)
-    try:
-        images = local_references(built)
-        kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
-        install_operator(kubectl, images, *LOCAL_VALUES)
-        create_namespace(kubectl)
-        apply(kubectl, quick_example(images))
-        wait_ready(kubectl, NAME)
-        yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
-    finally:
-        cluster.down()
-
-
 @click.command()
 @click.option("--times", default=20, show_default=True, help="Deaths of P, and of D.")
 @click.option("--fault", "prefixes", multiple=True, help="Only the faults whose names begin so; may be repeated.")
@@ -210,11 +187,15 @@ def main(times: int, prefixes: tuple[str, ...]) -> None:
     if not names:
         raise click.UsageError(f"No fault begins so. There are: {', '.join(FAULTS)}.")
     Cluster.discard(CLUSTER)
-    with served() as serving:
+    cluster, built = cluster_with_images(CLUSTER)
+    try:
+        serving = started(cluster, local_references(built))
         rows = []
         for name in names:
             rows.append(measure(serving, name, times))
             click.echo(str(rows[-1]))
+    finally:
+        cluster.down()
     click.echo("\n".join(["", *map(str, rows), *(lost for row in rows for lost in row.lost)]))
 
 

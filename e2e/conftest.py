@@ -69,6 +69,16 @@ def quick_example(images: ImageReferences) -> dict[str, Any]:
     return document
 
 
+def started(cluster: Cluster, images: ImageReferences) -> Serving:
+    """Install the operator from its chart, apply the tiny example, and wait until it is Ready."""
+    kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
+    install_operator(kubectl, images, *LOCAL_VALUES)
+    create_namespace(kubectl)
+    apply(kubectl, quick_example(images))
+    wait_ready(kubectl, NAME)
+    return Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
+
+
 @pytest.fixture(scope="session")
 def serving() -> Iterator[Serving]:
     """A cluster of two nodes that enforce NetworkPolicies, the operator from its chart, and the tiny example, Ready.
@@ -81,14 +91,8 @@ def serving() -> Iterator[Serving]:
     if not keep:
         Cluster.discard(name)
     cluster, built = cluster_with_images(name, policies=True)
-    images = local_references(built)
     try:
-        kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
-        install_operator(kubectl, images, *LOCAL_VALUES)
-        create_namespace(kubectl)
-        apply(kubectl, quick_example(images))
-        wait_ready(kubectl, NAME)
-        yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
+        yield started(cluster, local_references(built))
     finally:
         if not keep:
             cluster.down()

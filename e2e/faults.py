@@ -88,6 +88,11 @@ def kill_engine(cluster: Cluster, pod: dict[str, Any], engine: PodEngine) -> Non
     os.kill(pid, signal.SIGKILL)
 
 
+def restarts(pod: dict[str, Any]) -> int:
+    """How often the containers of a pod were started again."""
+    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
+
+
 @contextmanager
 def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False) -> Iterator[None]:
     """Stop processes of a vLLM pod (SIGSTOP) and let them go on at the end: what is under way stays so meanwhile.
@@ -120,12 +125,8 @@ def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False
 def cut_off(cluster: Cluster, pod: dict[str, Any], *others: dict[str, Any], packets: Packets) -> Iterator[None]:
     """Cut the network between a pod and others, also for connections that exist, until the end of the block."""
     addresses = ", ".join(other["status"]["podIP"] for other in others)
-    with _rules(
-        cluster,
-        pod,
-        f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
-        f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
-    ):
+    matched = f"meta l4proto tcp {packets}"
+    with _rules(cluster, pod, _incoming(addresses, matched), _outgoing(addresses, matched)):
         yield
 
 
@@ -135,8 +136,8 @@ def dropping(
 ) -> Iterator[None]:
     """Drop packets between P and D, of some ports and in some direction, until the end of the block."""
     address = decode["status"]["podIP"]
-    to = f"chain in {{ type filter hook input priority 0; ip saddr {address} {ports.match('dport')} drop\n}}"
-    back = f"chain out {{ type filter hook output priority 0; ip daddr {address} {ports.match('sport')} drop\n}}"
+    to = _incoming(address, f"{ports.match('dport')} {Packets.DROP}")
+    back = _outgoing(address, f"{ports.match('sport')} {Packets.DROP}")
     chains = [to] * (direction is not Direction.FROM_P) + [back] * (direction is not Direction.TO_P)
     with _rules(cluster, parameter, *chains):
         yield
@@ -176,6 +177,16 @@ def lost_node(cluster: Cluster, node: str) -> Iterator[None]:
         yield
     finally:
         run([*link, "up"])
+
+
+def _incoming(addresses: str, packets: str) -> str:
+    """A chain for what a pod gets from some addresses."""
+    return f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} {packets}\n}}"
+
+
+def _outgoing(addresses: str, packets: str) -> str:
+    """A chain for what it sends to them."""
+    return f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} {packets}\n}}"
 
 
 @contextmanager

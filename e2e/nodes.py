@@ -8,13 +8,11 @@ from typing import Any
 from e2e.conftest import NAME, Serving
 from e2e.install import apply
 from e2e.requests import Answer, complete
-from e2e.transfer import Transfer, transfer
+from e2e.transfer import BLOCK, Transfer, transfer
 from e2e.waiting import wait_ready, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_NODE_RANK, LABEL_ROLE, Role
 
 HOSTNAME = "kubernetes.io/hostname"
-BLOCK = 128
-"""Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""
 
 
 def hosts(serving: Serving) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from e2e import faults
 from e2e.conftest import NAME, Serving
-from e2e.faults import DRAINS, ENDS, Packets, cut_off, lost_node, standing_still
+from e2e.faults import DRAINS, ENDS, Packets, cut_off, lost_node, restarts, standing_still
 from e2e.install import apply
 from e2e.load import Load, Shape, load
 from e2e.nodes import HOSTNAME, hosts
@@ -96,10 +96,6 @@ def killed(serving: Serving, role: Role, count: int = 1) -> Iterator[None]:
     wait_until("a restart", lambda: restarts(pods(serving)[pod["metadata"]["uid"]]) > before, timeout=120)
     yield
     wait_for(serving, role, count)
-
-
-def restarts(pod: dict[str, Any]) -> int:
-    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
 def failures(client: Load, *, but: str = "nothing") -> list[str]:

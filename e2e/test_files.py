@@ -10,9 +10,9 @@ import pytest
 
 from e2e.conftest import Serving
 from e2e.install import apply, remove_at_once
-from e2e.nodes import BLOCK, HOSTNAME, alone, ask, hosts
+from e2e.nodes import HOSTNAME, alone, ask, hosts
 from e2e.requests import complete
-from e2e.transfer import transfer
+from e2e.transfer import BLOCK, transfer
 from e2e.volumes import shared_folder
 from e2e.waiting import wait_ready
 

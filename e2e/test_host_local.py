@@ -18,8 +18,8 @@ from e2e.load import Shape, load
 from e2e.load_report import Report
 from e2e.nodes import hosts
 from e2e.requests import chat
-from e2e.test_serving import BLOCK, pods, settled
-from e2e.transfer import samples, transfer
+from e2e.test_serving import pods, settled
+from e2e.transfer import BLOCK, samples, transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.engines import PodEngine, engines_of
 from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE, Role

@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from e2e.conftest import NAME, Serving
-from e2e.transfer import transfer
+from e2e.transfer import BLOCK, transfer
 from pdinference.api.names import ENGINE_ROLES
 
 pytestmark = pytest.mark.timeout(2400)
-
-BLOCK = 128
-"""Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""
 
 
 def pdi(serving: Serving, command: str, *words: str) -> str:

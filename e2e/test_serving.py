@@ -19,7 +19,7 @@ from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
 from e2e.load import load
 from e2e.requests import chat, complete, load_adapter
-from e2e.transfer import transfer
+from e2e.transfer import BLOCK, transfer
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import (
     ENGINE_CONTAINER,
@@ -37,9 +37,6 @@ from pdinference.api.names import (
 )
 
 pytestmark = pytest.mark.timeout(2400)
-
-BLOCK = 128
-"""Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""
 
 
 def settled(serving: Serving, revision_differs_from: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from e2e.kubectl import Kubectl
 from pdinference.api.engines import engines_of
 from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
+
+BLOCK: Final = 128
+"""Tokens in a KV block on CPU; the tiny model's tokenizer makes a token of each byte."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
 _RECORD = "--record"
 _NOTHING_COLLECTED = 5
-_LESS_CPU = {"GOGC": "300"}
-"""Go's garbage collector takes a fifth of the API servers' time by default, and they take two fifths of all."""
 
 
 def split(seconds: Mapping[str, float], files: Iterable[str], count: int = COUNT) -> list[list[str]]:
@@ -63,7 +61,7 @@ def shard(number: int, files: Iterable[str], arguments: Iterable[str], report: P
             *(sys.executable, "-m", "pytest", *(str(FOLDER / file) for file in files)),
             *(f"--junitxml={report}", f"-o=cache_dir=.pytest_cache/{number}", *arguments),
         ),
-        {"PDINFERENCE_CLUSTER": f"{_cluster()}-{number}", ports.SLICE: str(number), **_LESS_CPU},
+        {"PDINFERENCE_CLUSTER": f"{_cluster()}-{number}", ports.SLICE: str(number)},
     )
 
 

@@ -121,12 +121,18 @@ async def test_a_disruption_budget_is_respected_and_named(document: Json) -> Non
     assert world.status["transfer"]["repair"]["outcome"] == "Pending"
 
 
-async def test_a_pod_with_a_stuck_engine_is_evicted_and_the_condition_names_it(document: Json) -> None:
+async def with_fault_of_decode(document: Json, fault: PodFault) -> tuple[World, str, str]:
+    """A world in which the routers found a fault of D, after a reconcile, and the pods that were P and D before it."""
     world = await serving(document)
-    parameter, decode = pods(world)
+    names = pods(world)
     report(world, broken=False)
-    world.observe(pod_faults={decode: PodFault.STUCK})
+    world.observe(pod_faults={names[1]: fault})
     await world.reconcile()
+    return world, *names
+
+
+async def test_a_pod_with_a_stuck_engine_is_evicted_and_the_condition_names_it(document: Json) -> None:
+    world, parameter, decode = await with_fault_of_decode(document, PodFault.STUCK)
     assert world.api.names("/pods/llama-parameter") == [parameter]
     assert not world.api.names("/pods/llama-decode")
     assert f"Pod {decode} was restarted" in world.condition("KVTransfer")["message"]
@@ -134,10 +140,6 @@ async def test_a_pod_with_a_stuck_engine_is_evicted_and_the_condition_names_it(d
 
 
 async def test_a_pod_with_a_stalled_engine_is_left_for_now(document: Json) -> None:
-    world = await serving(document)
-    _, decode = pods(world)
-    report(world, broken=False)
-    world.observe(pod_faults={decode: PodFault.STALLED})
-    await world.reconcile()
+    world, _, decode = await with_fault_of_decode(document, PodFault.STALLED)
     assert world.api.names("/pods/llama-decode") == [decode]
     assert "spec.transfer.repair" in world.condition("DecodeReady")["message"]

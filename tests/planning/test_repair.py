@@ -1,6 +1,6 @@
 """Which pod is restarted because its KV transfer is proven broken, in worlds of P and D pods with hidden faults."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -31,11 +31,12 @@ def broken(parameter: str, decode: str, faults: int = PROVEN_FAULTS, seconds: fl
 def decided(
     pairs: Iterable[PairFacts],
     *pods: PodSummary,
+    stuck: Sequence[PodSummary] = (),
     before: RepairStatus | None = None,
     settled: bool = True,
     now: datetime = NOW,
 ) -> Repair:
-    return repair(pairs=tuple(pairs), pods=pods, settled=settled, before=before, now=now)
+    return repair(pairs=tuple(pairs), pods=pods, stuck=stuck, settled=settled, before=before, now=now)
 
 
 def evicted(found: Repair) -> str:
@@ -275,12 +276,9 @@ def test_it_is_repaired_only_once_a_canary_got_through_each_pod() -> None:
     assert found.outcome == "Repaired"
 
 
-STUCK = {"pods": ["d0"], "restart_time": NOW, "outcome": "Pending"}
-
-
 def test_a_stuck_engine_is_restarted_even_if_its_pod_is_the_only_one_of_its_role() -> None:
     d0 = pod("d0")
-    found = repair(pairs=[PairFacts("p0", "d0")], pods=[pod("p0"), d0], stuck=[d0], settled=True, before=None, now=NOW)
+    found = decided([PairFacts("p0", "d0")], pod("p0"), d0, stuck=[d0])
     assert evicted(found) == "d0"
     assert found.evicted is not None
     assert "no step for minutes" in found.evicted.proof
@@ -289,14 +287,14 @@ def test_a_stuck_engine_is_restarted_even_if_its_pod_is_the_only_one_of_its_role
 def test_a_stuck_engine_is_restarted_before_pods_with_broken_pairs() -> None:
     pods = [pod("p0", 9), pod("d0"), pod("d1")]
     pairs = [broken("p0", "d0"), broken("p0", "d1")]
-    found = repair(pairs=pairs, pods=pods, stuck=[pods[2]], settled=True, before=None, now=NOW)
+    found = decided(pairs, *pods, stuck=[pods[2]])
     assert evicted(found) == "d1"
 
 
 def test_a_stuck_engine_that_shares_the_only_pod_is_left_and_named() -> None:
     shared = SharedEngine(D, "d-0", 8000, ready=False)
     alone = replace(pod("d0"), engines=(shared,))
-    found = repair(pairs=[], pods=[alone], stuck=[alone], settled=True, before=None, now=NOW)
+    found = decided([], alone, stuck=[alone])
     assert evicted(found) == ""
     assert found.status is not None
     assert "no other D pod answers" in found.status.withheld
@@ -304,7 +302,6 @@ def test_a_stuck_engine_that_shares_the_only_pod_is_left_and_named() -> None:
 
 @pytest.mark.parametrize(("passed", "restarts"), [(60, False), (121, True)])
 def test_restarts_of_stuck_engines_have_the_same_pauses(passed: int, restarts: bool) -> None:
-    d1, before = pod("d1"), RepairStatus.model_validate(STUCK)
-    now = NOW + timedelta(seconds=passed)
-    found = repair(pairs=[], pods=[pod("p0"), d1], stuck=[d1], settled=True, before=before, now=now)
+    d1, before = pod("d1"), RepairStatus(pods=["d0"], restart_time=NOW, outcome="Pending")
+    found = decided([], pod("p0"), d1, stuck=[d1], before=before, now=NOW + timedelta(seconds=passed))
     assert evicted(found) == ("d1" if restarts else "")

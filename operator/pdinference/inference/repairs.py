@@ -29,18 +29,11 @@ def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[C
     before = written.repair if written is not None and written.revision == desired.revision else None
     seen = as_routers_see(snapshot.pods, snapshot.observations.pod_faults)
     engines = [pod for pod in seen if pod.role in ENGINE_ROLES and not pod.gone]
-    stuck = [pod for pod in engines if _is_stuck(pod)]
+    leaders = [pod for pod in engines if pod.node_rank == 0 and pod.revision == desired.revision]
+    stuck = [pod for pod in leaders if _is_stuck(pod)]
     others = [pod for pod in engines if pod not in stuck]
     settled = rollout.complete and rollout.serving == desired.revision and _is_settled(snapshot, others, replicas)
-    leaders = [pod for pod in engines if pod.node_rank == 0 and pod.revision == desired.revision]
-    return repair(
-        pairs=facts.pairs,
-        pods=leaders,
-        stuck=[pod for pod in leaders if pod in stuck],
-        settled=settled,
-        before=before,
-        now=snapshot.now,
-    )
+    return repair(pairs=facts.pairs, pods=leaders, stuck=stuck, settled=settled, before=before, now=snapshot.now)
 
 
 def _is_stuck(pod: PodSummary) -> bool:

@@ -60,7 +60,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """A pod with broken pairs.
+    """A pod that is to blame.
 
     Attributes:
         broken: Its broken pairs.
@@ -75,9 +75,7 @@ class _Suspect:
 
     @property
     def is_proven(self) -> bool:
-        """Whether enough canaries found the fault, for long enough."""
-        if self.stuck:
-            return True
+        """Whether enough canaries found its pairs broken, for long enough."""
         pairs = self.broken if self.whole else tuple(pair for pair in self.broken if _is_proven([pair]))
         return bool(pairs) and _is_proven(pairs)
 
@@ -86,7 +84,7 @@ def repair(
     *,
     pairs: Sequence[PairFacts],
     pods: Sequence[PodSummary],
-    stuck: Sequence[PodSummary] = (),
+    stuck: Sequence[PodSummary],
     settled: bool,
     before: RepairStatus | None,
     now: datetime,
@@ -108,8 +106,8 @@ def repair(
     if not stuck and not any(pair.faults for pair in known):
         return Repair(_mended(before, known, by_name))
     restarted = () if before is None or _is_over(before, now) else tuple(before.pods)
-    found = [_Suspect(pod, (), whole=True, stuck=True) for pod in stuck] or _suspects(known, by_name)
-    suspects = [one for one in found if one.is_proven]
+    suspects = [_Suspect(pod, (), whole=True, stuck=True) for pod in stuck]
+    suspects = suspects or [one for one in _suspects(known, by_name) if one.is_proven]
     if not suspects:
         return Repair(_with(before, withheld=""))
     if len(restarted) >= MOST_RESTARTS:

@@ -31,10 +31,9 @@ _PROBES: Final = 3
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
 _STALLS: Final = 5
-"""Such times from when an engine stalled until it counts as stuck: it may compile a kernel for a new kind of prompt."""
+"""An engine is stuck when it stalls again so many times `stall` after it first did: it may compile a kernel before."""
 _READINGS: Final = 4
 """Readings of it within the shorter one of the times below."""
-
 _WITHOUT_STEPS: Final = frozenset({PodFault.STALLED, PodFault.STUCK})
 
 
