@@ -1,5 +1,6 @@
 """One request: retried after transient errors, failed if it is at fault, kept if the service is unavailable."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,10 +10,13 @@ import pytest
 from aiohttp import web
 
 from pdinference.runner.access import Access
-from pdinference.runner.lines import BatchRequestOutput, parsed
+from pdinference.runner.lines import BatchRequestOutput, PreparedRequest, parsed
 from pdinference.runner.room import Room
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
+from pdinference.runner.suspects import Suspects
+from tests.http_server import served
 from tests.runner.service import FakeService, Reply, line
+from tests.waiting import LONG_S, until
 
 
 @pytest.fixture
@@ -149,3 +153,43 @@ async def test_a_request_that_must_not_be_repeated_is_given_up(service: FakeServ
     assert found.response is not None
     assert found.response.status_code == 502
     assert service.asked["prompt 1"] == 1
+
+
+async def test_a_large_answer_that_breaks_off_does_not_keep_others_from_theirs() -> None:
+    """One holds the room for a large answer, the other waits for it, when the service goes away."""
+    away, large = asyncio.Event(), asyncio.Semaphore(2)
+    room = Room()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        if large.locked():  # both had a large answer that broke off
+            if away.is_set():
+                request.transport.abort()  # type: ignore[union-attr]
+            return web.json_response({})
+        await large.acquire()
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(1 << 20)})
+        await response.prepare(request)
+        await response.write(b" " * 100_000)
+        await away.wait()
+        request.transport.abort()  # type: ignore[union-attr]
+        return response
+
+    async def health(_: web.Request) -> web.Response:
+        return web.Response(status=503 if away.is_set() else 200)
+
+    async def send(sender: Sender, name: str) -> BatchRequestOutput:
+        async with await room.take(1) as share:
+            return await sender.send(PreparedRequest(custom_id=name, url="/v1/x", payload=b"{}"), share)
+
+    routes = [web.post("/v1/x", answer), web.get("/health", health)]
+    async with served(routes) as port, aiohttp.ClientSession(auto_decompress=False) as session:
+        service = Service(f"http://127.0.0.1:{port}", None, None, 1, 600, 60, first_pause_s=0.01)
+        suspects = Suspects()
+        sender = Sender(session, service, Access(), suspects)
+        both = [asyncio.create_task(send(sender, name)) for name in "AB"]
+        await until(lambda: large.locked() and room.large.locked(), "one has the room, and the other waits for it")
+        away.set()
+        await until(lambda: suspects._strikes, "the service is away")
+        away.clear()
+        found = await asyncio.wait_for(asyncio.gather(*both), LONG_S)
+    assert all(line.answered for line in found)

@@ -58,7 +58,11 @@ async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
     body = await _read(answer, SMALL + 1)
     if len(body) > SMALL:
         await share.enlarge()
-        body += await _read(answer, LONGEST_ANSWER + 1 - len(body))
+        try:
+            body += await _read(answer, LONGEST_ANSWER + 1 - len(body))
+        except BaseException:
+            share.shrink()  # while this request waits for another try, others may have large responses
+            raise
     if len(body) > LONGEST_ANSWER:
         raise InvalidAnswerError(f"the answer is larger than {LONGEST_ANSWER:,} bytes")
     return _compact(bytes(body))

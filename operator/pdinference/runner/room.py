@@ -50,12 +50,17 @@ class Share:
             await self._room.large.acquire()
             self._large = True
 
+    def shrink(self) -> None:
+        """The large response did not come: another one may."""
+        if self._large:
+            self._large = False
+            self._room.large.release()
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._large:
-            self._room.large.release()
+        self.shrink()
         await self._room.give(self._size)
