@@ -62,7 +62,7 @@ class TestFollows:
         (first,) = await scaling.bring_up(Load())
         first.load = Load(kv_usage=1.0, waiting=4, running=10)  # a request holds 1280 of 12800 tokens
         await scaling.scaled_to(2)
-        assert await scaling.value() == "1400m"
+        await served(scaling, "1400m")  # at first as much as two pods at their target have
         await report(scaling, Load(kv_usage=0.7))
         await scaling.stays(2)
         await report(scaling, Load(kv_usage=0.3))
@@ -118,12 +118,13 @@ async def expect_busy_pods_to_be_as_busy_to_the_next_operator(scaling: ScalingWo
     await scaling.start()
     answers = set()
 
-    async def answered() -> bool:
-        answers.add(await scaling.value("pdinference_decode_load"))
-        return any(answer.endswith("m") for answer in answers)
+    async def as_before() -> bool:
+        answers.add(answer := await scaling.value("pdinference_decode_load"))
+        return answer == "767m"
 
-    await until(answered, "the next operator knows the load")
-    assert {answer for answer in answers if answer.endswith("m")} == {"767m"}
+    await until(as_before, "the next operator knows the load")
+    # Until it has read the pod for 15 s, the pod counts as one at its target.
+    assert {answer for answer in answers if answer.endswith("m")} <= {"900m", "767m"}
 
 
 class TestUnknownLoad:

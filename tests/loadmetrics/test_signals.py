@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,13 +20,17 @@ KV = Signal.KV_DEMAND
 SILENT = (NOW - FRESH_S - 1, told(kv_usage=0.9))
 
 
+def steady(**numbers: Any) -> PodLoad:
+    """A pod that has been like this for 20 seconds."""
+    return pod((NOW - 20, told(**numbers)), (NOW, told(**numbers)))
+
+
 def value(signal: Signal, *pods: object, target: float | None = 0.8) -> float:
     return measure(signal, list(pods), target=target, now=NOW).value  # type: ignore[arg-type]
 
 
 def test_a_sum_over_pods() -> None:
-    pods = [pod((NOW, told(kv_usage=0.5))), pod((NOW, told(kv_usage=0.25)))]
-    assert value(Signal.KV_USAGE, *pods) == 0.75
+    assert value(Signal.KV_USAGE, steady(kv_usage=0.5), steady(kv_usage=0.25)) == 0.75
 
 
 def test_the_oldest_part_dates_the_sum() -> None:
@@ -61,7 +66,8 @@ class TestBlindness:
         """A failed scrape is detected before the next one; the API may be read at any time before that."""
         interval = OperatorSettings.model_fields["scrape_seconds"].default
         for part in (0.1, 0.9):
-            one = pod((NOW - (failed + part) * interval, told(kv_usage=0.5)))
+            reading = told(kv_usage=0.5)
+            one = pod((NOW - 40, reading), (NOW - (failed + part) * interval, reading))
             if known:
                 assert value(Signal.KV_USAGE, one) == 0.5
             else:
@@ -100,7 +106,7 @@ class TestBlindness:
         assert passes(str(caught.value))
 
     def test_a_silent_pod_is_taken_to_be_at_its_target_rather_than_idle(self) -> None:
-        assert value(KV, pod((NOW, told(kv_usage=0.5))), pod(SILENT)) == pytest.approx(1.3)
+        assert value(KV, steady(kv_usage=0.5), pod(SILENT)) == pytest.approx(1.3)
 
     def test_but_that_never_brings_more_pods(self) -> None:
         assert value(KV, pod((NOW, told(kv_usage=0.79))), pod(SILENT), pod(SILENT)) <= 3 * 0.8
@@ -112,19 +118,19 @@ class TestBlindness:
         assert value(KV, pod((NOW, told(kv_usage=0.5))), pod(SILENT), target=None) == pytest.approx(1.0)
 
     def test_a_starting_pod_has_no_load_and_is_not_missed(self) -> None:
-        assert value(KV, pod((NOW, told(kv_usage=0.5))), pod(expected=False)) == 0.5
+        assert value(KV, steady(kv_usage=0.5), pod(expected=False)) == 0.5
 
     def test_pods_of_the_target_revision_do_not_scale_the_serving_revision(self) -> None:
-        pods = [pod((NOW, told(kv_usage=0.5))), pod(SILENT, counted=False)]
+        pods = [steady(kv_usage=0.5), pod(SILENT, counted=False)]
         assert value(KV, *pods) == pytest.approx(0.8)
 
     @given(
-        known=st.lists(st.floats(0, 3), min_size=1, max_size=8), silent=st.integers(0, 8), target=st.floats(0.05, 1.0)
+        usages=st.lists(st.floats(0, 3), min_size=1, max_size=8), silent=st.integers(0, 8), target=st.floats(0.05, 1.0)
     )
-    def test_silence_alone_changes_no_decision(self, known: list[float], silent: int, target: float) -> None:
+    def test_silence_alone_changes_no_decision(self, usages: list[float], silent: int, target: float) -> None:
         """Whatever silent pods bear: none goes that their load at target forbids, none comes on their account."""
-        pods = [pod((NOW, told(kv_usage=usage))) for usage in known] + [pod(SILENT)] * silent
-        got, least, enough = value(Signal.KV_USAGE, *pods, target=target), sum(known), len(pods) * target
+        pods = [steady(kv_usage=usage) for usage in usages] + [pod(SILENT)] * silent
+        got, least, enough = value(Signal.KV_USAGE, *pods, target=target), sum(usages), len(pods) * target
         assert got >= least - 1e-9
         assert got <= max(least, enough) + 1e-9
         if least < enough:
@@ -134,7 +140,7 @@ class TestBlindness:
 class TestRestart:
     def test_counters_that_start_over_give_no_rate(self) -> None:
         again = [(NOW - 20, told(generation_tokens=9000.0)), (NOW, told(generation_tokens=50.0))]
-        other = pod((NOW - 10, told(generation_tokens=0.0)), (NOW, told(generation_tokens=100.0)))
+        other = pod((NOW - 20, told(generation_tokens=0.0)), (NOW, told(generation_tokens=200.0)))
         assert value(Signal.GENERATION_TOKENS_PER_SECOND, other, pod(*again), target=50) == pytest.approx(60.0)
 
     def test_a_rate_needs_two_readings(self) -> None:
@@ -168,10 +174,10 @@ class TestRoughRates:
         first, last = self.BURST
         assert self.load(pod((NOW - 5, first), (NOW, last))) == pytest.approx(0.9)
 
-    def test_but_keep_those_there_are(self) -> None:
+    def test_nor_do_they_take_any(self) -> None:
         first, last = told(), told(prefill=lengths(2.0, 10))
-        assert self.load(pod((NOW - 5, first), (NOW, last))) == pytest.approx(0.4)
-        assert self.load(pod((NOW - 5, first), (NOW, last)), pod(SILENT)) == pytest.approx(0.4 + 0.9)
+        assert self.load(pod((NOW - 5, first), (NOW, last))) == pytest.approx(0.9)
+        assert self.load(pod((NOW - 5, first), (NOW, last)), pod(SILENT)) == pytest.approx(0.9 + 0.9)
 
     def test_beside_a_pod_that_is_known_for_longer_they_count(self) -> None:
         first, last = self.BURST
@@ -181,14 +187,28 @@ class TestRoughRates:
         )
 
 
+class TestAfterARestartOfTheOperator:
+    """The HPA did not see the load meanwhile, so that its stabilization window is empty."""
+
+    def test_a_first_reading_between_two_requests_takes_no_pod(self) -> None:
+        assert value(KV, pod((NOW, told())), pod((NOW, told()))) == pytest.approx(2 * 0.8)
+        assert value(Signal.KV_USAGE, pod((NOW - 14, told()), (NOW, told())), target=0.8) == pytest.approx(0.8)
+
+    def test_it_counts_when_the_pods_were_read_for_longer(self) -> None:
+        assert value(KV, pod((NOW - 15, told()), (NOW, told()))) == 0
+
+    def test_more_load_brings_pods_at_once(self) -> None:
+        assert value(KV, pod((NOW, told(kv_usage=1.0, running=10.0, waiting=30.0)))) == pytest.approx(4.0)
+
+
 def test_queued_tokens_are_requests_times_their_usual_length() -> None:
-    reading = told(waiting=4.0, prompt_lengths=lengths(5000, 10))
-    assert value(Signal.QUEUED_PROMPT_TOKENS, pod((NOW, reading)), target=8000) == 2000
-    assert value(Signal.QUEUED_PROMPT_TOKENS, pod((NOW, told())), target=8000) == 0
+    waits = steady(waiting=4.0, prompt_lengths=lengths(5000, 10))
+    assert value(Signal.QUEUED_PROMPT_TOKENS, waits, target=8000) == 2000
+    assert value(Signal.QUEUED_PROMPT_TOKENS, steady(), target=8000) == 0
 
 
 class TestDecodeLoad:
-    def windows(self, **last: float) -> PodLoad:
+    def windows(self, **last: Any) -> PodLoad:
         """Half a minute in which a pod generated a token every 20 ms, in answers of 100."""
         first = told(kv_usage=0.5)
         tokens = {"inter_token": lengths(30.0, 1500), "answer_lengths": lengths(1500, 15), "generation_tokens": 1500.0}
@@ -206,6 +226,14 @@ class TestDecodeLoad:
         upstream = Upstream([prefill], idle_token_seconds=0.01)
         # One request a second, each of which takes 100 tokens of 20 ms of three quarters of a pod.
         assert self.value(self.windows(), upstream=upstream) == pytest.approx(1.0 * 100 * 0.02 * 0.75)
+
+    def test_where_requests_go_to_d_without_p_those_that_reach_d_count(self) -> None:
+        """Two a second at D, of which P computes the prompts of half; P answers some alone, too."""
+        prefill = pod((NOW - 30, told()), (NOW, told(prefill=lengths(9.0, 45), waiting=2.0)))
+        decode = self.windows(prefill=lengths(3.0, 60))
+        upstream = Upstream([prefill], idle_token_seconds=0.01, reached=[decode])
+        each = 100 * 0.02 * 0.75
+        assert self.value(decode, upstream=upstream) == pytest.approx(2.0 * each + 2 * each / DRAIN_SECONDS)
 
     def test_requests_whose_cache_is_being_pulled_are_no_queue(self) -> None:
         idle = Upstream(idle_token_seconds=0.01)

@@ -15,13 +15,14 @@ from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.loadmetrics.scraping.window import TimedReading, Window, decode_window, grown, prefill_window
 from pdinference.planning.scaling.decode_load import DecodeWindow, decode_load
 from pdinference.planning.scaling.kv import kv_demand
-from pdinference.planning.scaling.prefill_load import arrival_rate, prefill_load
+from pdinference.planning.scaling.prefill_load import PrefillWindow, arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.unknown_load import NO_POD_READY, NO_RATE_YET, NOT_READ_YET
 
 _YOUNG_S: Final = 15.0
-"""Minimum window for a scale-up. Rates over shorter windows are inaccurate: they may prevent a scale-down, but do not
-cause a scale-up. Windows are short after a restart of the operator or of all pods of a role."""
+"""Minimum window for a scale-down, and for a scale-up by a rate. Windows are shorter after a restart of the operator or
+of all pods of a role. The HPA then has no recommendations of the last minutes, so that its stabilization window would
+not hold back a first reading between two requests. Rates over short windows are inaccurate."""
 
 Known = TypeVar("Known")
 
@@ -62,15 +63,18 @@ class SignalMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Inputs of the decode load that D pods do not report.
+    """Inputs of the decode load beside the work of D pods.
 
     Attributes:
-        prefill: The P pods. Requests at P reach D next.
+        prefill: The P pods. Requests that wait there reach D next.
         idle_token_seconds: Baseline inter-token latency of D, in seconds.
+        reached: The pods whose arrivals are those of D: P pods, or D pods where some requests go to P or D alone. None:
+            the P pods.
     """
 
     prefill: Sequence[PodLoad] = ()
     idle_token_seconds: float | None = None
+    reached: Sequence[PodLoad] | None = None
 
 
 _NOTHING: Final = Upstream()
@@ -109,8 +113,8 @@ def measure(
     missing = sum(pod.expected and number not in reporting for number, pod in enumerate(pods))
     assumed = target if target is not None else total / len(reporting)
     enough = sum(pod.counted for pod in pods) * assumed
-    if signal in _LOADS and all(pods[number].window.age(now) < _YOUNG_S for number in reporting):
-        total = min(total, enough)
+    if all(pods[number].window.age(now) < _YOUNG_S for number in reporting):
+        total = enough if signal in _LOADS else max(total, enough)
     return SignalMeasurement(
         _cautious(total, missing, assumed, enough),
         min(last.when for number, last in known.items() if number in reporting),
@@ -139,14 +143,19 @@ def _known(windows: Mapping[int, Known | None]) -> dict[int, Known]:
 
 
 def _decode_load(pods: Iterable[DecodeWindow], upstream: Upstream, now: float) -> float:
-    windows = (prefill_window(pod.window, now) for pod in upstream.prefill)
-    prefill = [window for window in windows if window is not None]
+    prefill = _prefill_windows(upstream.prefill, now)
+    reached = prefill if upstream.reached is None else _prefill_windows(upstream.reached, now)
     return decode_load(
         pods,
         idle=upstream.idle_token_seconds,
-        arrivals=arrival_rate(prefill) if prefill else None,
+        arrivals=arrival_rate(reached) if reached else None,
         waiting_for_prefill=sum(window.waiting for window in prefill),
     )
+
+
+def _prefill_windows(pods: Sequence[PodLoad], now: float) -> list[PrefillWindow]:
+    windows = (prefill_window(pod.window, now) for pod in pods)
+    return [window for window in windows if window is not None]
 
 
 def _cautious(total: float, missing: int, assumed: float, enough: float) -> float:
