@@ -31,13 +31,13 @@ REMOTE_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 """What asks P to keep the KV cache for D."""
 
 _ROOT: Final = 0
-_USER: Final = 65532
-_POD: Final = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
+USER: Final = 65532
+POD: Final = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
 _CONTAINER: Final = ["unshare", "--mount", "--ipc", "--cgroup"]
 _UNPRIVILEGED: Final = [
     "setpriv",
-    f"--reuid={_USER}",
-    f"--regid={_USER}",
+    f"--reuid={USER}",
+    f"--regid={USER}",
     "--clear-groups",
     "--bounding-set=-all",
     "--inh-caps=-all",
@@ -54,6 +54,7 @@ def process(
     environment = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": gpus,
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": servers.HOST,  # the router takes no other host than that of the pod
         "VLLM_NIXL_SIDE_CHANNEL_PORT": port - 2500,
         "UCX_TCP_TX_SEG_SIZE": "512k",
         "UCX_TCP_RX_SEG_SIZE": "512k",
@@ -74,7 +75,12 @@ def process(
 
 def container(gpus: str, port: int, arguments: list[str]) -> list[str]:
     """The command line of a container with one vLLM."""
-    return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, *process(gpus, port, arguments, user=_USER)]
+    return contained(process(gpus, port, arguments, user=USER))
+
+
+def contained(line: list[str]) -> list[str]:
+    """The command line of a container that runs a command line."""
+    return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, *line]
 
 
 def main_process(lines: dict[str, list[str]]) -> None:
@@ -88,7 +94,7 @@ def main_process(lines: dict[str, list[str]]) -> None:
 @contextmanager
 def pod(lines: dict[str, list[str]]) -> Iterator[subprocess.Popen[bytes]]:
     """A pod of such containers by name, whose logs are NAME.log in the folder."""
-    with _running(_POD, lines, _USER) as first:
+    with _running(POD, lines, USER) as first:
         yield first
 
 

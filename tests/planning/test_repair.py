@@ -32,11 +32,14 @@ def decided(
     pairs: Iterable[PairFacts],
     *pods: PodSummary,
     stuck: Sequence[PodSummary] = (),
+    canaries: bool = True,
     before: RepairStatus | None = None,
     settled: bool = True,
     now: datetime = NOW,
 ) -> Repair:
-    return repair(pairs=tuple(pairs), pods=pods, stuck=stuck, settled=settled, before=before, now=now)
+    return repair(
+        pairs=tuple(pairs), pods=pods, stuck=stuck, canaries=canaries, settled=settled, before=before, now=now
+    )
 
 
 def evicted(found: Repair) -> str:
@@ -305,3 +308,17 @@ def test_restarts_of_stuck_engines_have_the_same_pauses(passed: int, restarts: b
     d1, before = pod("d1"), RepairStatus(pods=["d0"], restart_time=NOW, outcome="Pending")
     found = decided([], pod("p0"), d1, stuck=[d1], before=before, now=NOW + timedelta(seconds=passed))
     assert evicted(found) == ("d1" if restarts else "")
+
+
+@pytest.mark.parametrize(
+    ("passed", "outcome"), [(timedelta(minutes=29), "Pending"), (timedelta(minutes=30), "Repaired")]
+)
+def test_without_canaries_a_restart_has_helped_if_no_engine_is_stuck_for_a_while(
+    passed: timedelta, outcome: str
+) -> None:
+    """`transfer.verification: Off`: no canary ever gets through the pod, and four restarts would end the repair."""
+    before = RepairStatus(pods=["d0"], restart_time=NOW, outcome="Pending")
+    found = decided([], pod("p0"), pod("d1"), canaries=False, before=before, now=NOW + passed)
+    assert found.status is not None
+    assert found.status.outcome == outcome
+    assert (found.again_after is None) == (outcome == "Repaired")

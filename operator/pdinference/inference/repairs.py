@@ -5,7 +5,7 @@ Tests: tests/inference/test_repair.py
 
 from collections.abc import Mapping
 
-from pdinference.api.names import ENGINE_ROLES, PodFault
+from pdinference.api.names import ENGINE_ROLES, PodFault, Verification
 from pdinference.api.v1alpha1.conditions import NOT_ANSWERING
 from pdinference.cluster.kinds import ChildKey
 from pdinference.inference.snapshot import Snapshot
@@ -33,7 +33,15 @@ def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[C
     stuck = [pod for pod in leaders if _is_stuck(pod)]
     others = [pod for pod in engines if pod not in stuck]
     settled = rollout.complete and rollout.serving == desired.revision and _is_settled(snapshot, others, replicas)
-    return repair(pairs=facts.pairs, pods=leaders, stuck=stuck, settled=settled, before=before, now=snapshot.now)
+    return repair(
+        pairs=facts.pairs,
+        pods=leaders,
+        stuck=stuck,
+        canaries=facts.canary.state is not Verification.OFF,
+        settled=settled,
+        before=before,
+        now=snapshot.now,
+    )
 
 
 def _is_stuck(pod: PodSummary) -> bool:

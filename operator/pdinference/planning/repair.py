@@ -23,6 +23,8 @@ _FIRST_PAUSE: Final = timedelta(minutes=2)
 """Time from a restart to the next one; it doubles with each one."""
 _IN_A_ROW: Final = timedelta(hours=1)
 """A fault that comes later than this after a restart that helped is a new one."""
+_UNSEEN: Final = timedelta(minutes=30)
+"""Without canaries a restart has helped if no engine was found stuck for so long after it."""
 _REFUSED_S: Final = 30.0
 """Seconds until an eviction that was refused is tried again."""
 _ENOUGH: Final = 8
@@ -85,6 +87,7 @@ def repair(
     pairs: Sequence[PairFacts],
     pods: Sequence[PodSummary],
     stuck: Sequence[PodSummary],
+    canaries: bool,
     settled: bool,
     before: RepairStatus | None,
     now: datetime,
@@ -95,6 +98,7 @@ def repair(
         pairs: What canaries found of pairs. Names of other pods are untrusted and ignored.
         pods: The leading P and D pods of the revision that serves, as the routers see them.
         stuck: Those of them whose engine is stuck.
+        canaries: Whether the routers send canaries.
         settled: Whether all of these pods are there, the others ready, and no other one is under way.
         before: The status as last written for this revision.
         now: The time.
@@ -104,7 +108,7 @@ def repair(
     by_name = {pod.name: pod for pod in pods}
     known = [pair for pair in pairs if by_name.keys() >= {*_names(pair)}]
     if not stuck and not any(pair.faults for pair in known):
-        return Repair(_mended(before, known, by_name))
+        return Repair(_mended(before, known, by_name)) if canaries else _unseen(before, now)
     restarted = () if before is None or _is_over(before, now) else tuple(before.pods)
     suspects = [_Suspect(pod, (), whole=True, stuck=True) for pod in stuck]
     suspects = suspects or [one for one in _suspects(known, by_name) if one.is_proven]
@@ -223,6 +227,16 @@ def _mended(
     if before is None or not pods or not (tried >= pods.keys() or len(pairs) >= MOST_PAIRS):
         return before
     return _with(before, outcome="Repaired" if before.pods else "", withheld="")
+
+
+def _unseen(before: RepairStatus | None, now: datetime) -> Repair:
+    """The decision where no canary says what came of a restart, and no engine is stuck."""
+    if before is None or before.restart_time is None or before.outcome == "Repaired":
+        return Repair(before)
+    left = before.restart_time + _UNSEEN - now
+    if left > timedelta():
+        return Repair(_with(before, withheld=""), again_after=left.total_seconds())
+    return Repair(_with(before, outcome="Repaired", withheld=""))
 
 
 def _with(before: RepairStatus | None, **changes: str) -> RepairStatus | None:

@@ -170,6 +170,8 @@ class Counted:
         handed_over: Prompts of requests that P computed, whether D has read them or not.
         steps: Steps of D, once for each answer that is being generated.
         step_seconds: Sum of their durations.
+        alone_tokens: Prompt tokens that D computed because the router chose so, so they are no fault.
+        alone_cached_tokens: Prompt tokens of the same requests that were in D's cache.
     """
 
     parameter_tokens: float = 0.0
@@ -186,6 +188,8 @@ class Counted:
     handed_over: float | None = None
     steps: float | None = None
     step_seconds: float | None = None
+    alone_tokens: float = 0.0
+    alone_cached_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +253,12 @@ def rates(facts: TransferFacts, path: Path, ways: int) -> Rates | None:
         ways: Transfers that do not share a way: the number of P instances or of D instances, whichever are fewer.
     """
     counted = facts.counted
-    prompts = counted.parameter_tokens + counted.decode_tokens + counted.cached_tokens
+    by_decode = max(0.0, counted.decode_tokens - counted.alone_tokens)
+    cached = max(0.0, counted.cached_tokens - counted.alone_cached_tokens)
+    prompts = counted.parameter_tokens + by_decode + cached
     if facts.seconds <= 0 or prompts <= 0 or counted.first_tokens <= 0:  # a canary alone has no first token
         return None
-    shares = Rates(counted.parameter_tokens / prompts, counted.decode_tokens / prompts)
+    shares = Rates(counted.parameter_tokens / prompts, by_decode / prompts)
     if counted.complete is None or counted.bytes is None or counted.transfer_seconds is None:
         return shares
     failed, expired = counted.failed or 0.0, counted.expired or 0.0

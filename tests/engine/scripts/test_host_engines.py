@@ -138,7 +138,7 @@ Launch = Callable[..., Launched]
 def launch() -> Iterator[Launch]:
     started: list[Launched] = []
 
-    def start(*, startup: float = LONG_S, check: float = 20, **programs: str) -> Launched:
+    def start(*, startup: float = LONG_S, period: float = 0.1, check: float = 20, **programs: str) -> Launched:
         ports = {name: free_port() for name in ("decode-0", "parameter-0", "launcher")}
         words = []
         for index, name in enumerate(("decode-0", "parameter-0")):
@@ -146,8 +146,8 @@ def launch() -> Iterator[Launch]:
             command = [sys.executable, "-c", program, str(ports[name])]
             environment = [f"NAME={name}", f"CUDA_VISIBLE_DEVICES={index}"]
             words += [name, ports[name], len(environment), *environment, len(command), *command]
-        # A check every 0.1 s; three that take longer than `check` count as a hang.
-        started.append(Launched(ports, *map(str, [ports["launcher"], startup, 0.1, check, 3, *words])))
+        # Three checks that take longer than `check` count as a hang.
+        started.append(Launched(ports, *map(str, [ports["launcher"], startup, period, check, 3, *words])))
         return started[-1]
 
     yield start
@@ -191,6 +191,12 @@ def test_an_engine_that_was_up_does_not_pause_before_it_starts_anew(launch: Laun
         "the pauses before four starts that fail"
     )
     launched.pid("parameter-0")
+
+
+def test_an_engine_that_dies_soon_after_it_came_up_was_up(launch: Launch) -> None:
+    """P was killed as soon as it answered, seven times, between two checks: the pauses grew (found on an H200)."""
+    launched = launch(period=2 * LONG_S)
+    launched.ready(path="/startup")  # else the second check comes too late for this
 
 
 def test_it_is_ready_while_a_d_engine_is(launch: Launch) -> None:

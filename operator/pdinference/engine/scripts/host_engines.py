@@ -23,6 +23,9 @@ _ANSWERS = "decode"
 _PAUSES_SECONDS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 """As the kubelet's: the first new start is at once, and the last pause is that before all later ones. An engine that
 was up starts at once again: to start takes long enough."""
+_STARTING_SECONDS = 1.0
+"""Between two health checks while an engine starts, so that one that dies soon after it came up counts as one that was
+up."""
 _LONGEST_LINE = 65536
 _REQUEST_SECONDS = 5.0
 
@@ -134,7 +137,7 @@ class Engine:
                 _say(f"{self.name} does not respond, so it starts anew.")
                 self._kill()
                 return
-            await asyncio.sleep(timing.period)
+            await asyncio.sleep(timing.period if self._came_up else min(timing.period, _STARTING_SECONDS))
 
     async def _is_healthy(self) -> bool:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
