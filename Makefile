@@ -124,8 +124,8 @@ mutants: setup ## Mutation tests of the planner: make mutants ARGS='planning.rol
 VLLM_TESTS = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark\.vllm' tests)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release, and the build for CPU
-	$(RUN) pytest -m vllm $(VLLM_TESTS) $(ARGS)
+test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release; the build for CPU, but its model classes
+	$(RUN) pytest -m vllm $(filter-out tests/memory/model/%,$(VLLM_TESTS)) $(ARGS)
 	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m 'vllm and not vllm_cpu' $(VLLM_TESTS) $(ARGS)
 
 # An environment with the wheel for GPUs of a release, and the pinned packages around it. Parser and classes need no GPU.

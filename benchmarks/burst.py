@@ -45,6 +45,8 @@ from pdinference.manifests import RenderSettings, render
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "tiny-cpu.yaml"
 NAMESPACE, BARE_NAMESPACE = "burst", "burst-bare"
+_KINDS = tuple(kind for kind in CHILDREN if not kind.optional)
+"""Kinds of children that every cluster serves; the resources here have no other ones."""
 IN_FLIGHT = 32
 QUIET_S = 10.0
 OPERATOR = str(Path(sys.executable).with_name("pdinference"))
@@ -178,7 +180,7 @@ async def _bare(api: ApiServer, count: int) -> float:
 
 async def _clear(api: ApiServer, namespace: str) -> None:
     """Delete all children, so that the operator meets as empty a cluster as the bare applies did."""
-    for kind in reversed(CHILDREN):
+    for kind in reversed(_KINDS):
         items = (await api.get(kind.path(namespace), labelSelector=names.MANAGED_SELECTOR))["items"]
 
         async def delete(path: str, uid: str) -> None:
@@ -232,7 +234,7 @@ async def until_quiet(audit_log: Path) -> None:
 
 async def _count(api: ApiServer, namespace: str) -> int:
     total = 0
-    for kind in CHILDREN:
+    for kind in _KINDS:
         page = await api.get(kind.path(namespace), limit="1")
         total += len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
     return total - 1  # the namespace's own service account

@@ -42,6 +42,14 @@ class Kubectl:
         """Get objects as JSON data."""
         return json.loads(self.run("get", *words, "-o", "json"))
 
+    def pdi(self, *words: str) -> str:
+        """Run `kubectl pdi` and return what it prints.
+
+        Raises:
+            KubectlError: It failed.
+        """
+        return self.command("kubectl", "pdi", *words, "--namespace", self.namespace, timeout=300)
+
     def command(self, *words: str | Path, stdin: str | None = None, timeout: float = 120) -> str:
         """Run any command with this cluster's kubeconfig.
 

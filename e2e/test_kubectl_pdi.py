@@ -14,8 +14,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 
 def pdi(serving: Serving, command: str, *words: str) -> str:
-    kubectl = serving.kubectl
-    return kubectl.command("kubectl", "pdi", command, NAME, *words, "--namespace", kubectl.namespace, timeout=300)
+    return serving.kubectl.pdi(command, NAME, *words)
 
 
 def pods(serving: Serving) -> set[str]:

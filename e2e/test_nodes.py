@@ -6,6 +6,7 @@ import pytest
 
 from e2e.conftest import Serving
 from e2e.nodes import alone, ask_until_connected, errors_of_decode, handed_over, hosts, pods, served
+from e2e.transfer import BLOCK
 from e2e.waiting import wait_ready, wait_until
 
 pytestmark = pytest.mark.timeout(2400)
@@ -52,4 +53,6 @@ def test_an_instance_that_loses_a_node_restarts_and_serves_again(wide: Serving) 
     _, answer, moved = ask_until_connected(wide, WIDE, (f"Again: {prompt}" for prompt in PROMPTS))
     assert answer.completion_tokens == 16
     assert moved.failed == 0, errors_of_decode(wide, WIDE)
-    assert moved.moved_to_decode == moved.queried_on_decode > 0, "D knows the new ranks of P"
+    assert moved.moved_to_decode > 0, "D knows the new ranks of P"
+    # A canary may ask meanwhile for a prompt that D has but for its last token, which vLLM computes in any case.
+    assert moved.queried_on_decode - moved.moved_to_decode < BLOCK

@@ -4,6 +4,7 @@ The tests share one deployment and leave it as they found it; later ones build o
 """
 
 import copy
+import json
 import uuid
 from typing import Any
 
@@ -18,7 +19,7 @@ from e2e.faults import kill, kill_operators
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
 from e2e.load import load
-from e2e.requests import chat, complete, load_adapter
+from e2e.requests import chat, complete, load_adapter, unseen_prompt
 from e2e.transfer import BLOCK, transfer
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import (
@@ -141,20 +142,10 @@ def test_p_and_d_are_scheduled_and_meet_the_restricted_standard(serving: Serving
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
-    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=300s", timeout=310)
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
-        serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=2")
-        wait_until("two D pods", lambda: serving.resource()["status"]["roles"]["decode"]["ready"] == 2, timeout=180)
-        client.wait_for(more=10)
-        serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=1")
-        wait_until("one D pod", lambda: serving.resource()["status"]["roles"]["decode"]["replicas"] == 1, timeout=180)
-        client.wait_for(more=5)
-        assert client.unanswered() == []
-
-
 def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
     """The edit adds a chat template and a LoRA adapter, both of which must take effect; another is loaded later.
+
+    From then on each request goes its own way, and has the same text.
 
     Meanwhile the old P pod is killed.
     """
@@ -168,22 +159,49 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
     }
     lora["dynamicLoading"] = True
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
-        apply(serving.kubectl, edited(serving, model={"chatTemplate": template, "lora": lora}))
+        model, router = {"chatTemplate": template, "lora": lora}, {"disaggregation": "Adaptive"}
+        apply(serving.kubectl, edited(serving, model=model, router=router))
         wait_until("a second revision", lambda: len(revisions(serving)) > 1, timeout=120)
         kill(serving.cluster, parameter)
         settled(serving, revision_differs_from=old)
         client.wait_for(more=10)
         assert client.unanswered() == []
 
-    before = transfer(serving.kubectl, NAME)
+    assert transfer(serving.kubectl, NAME).moved_to_decode > 0
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
         assert chat(url, NAME, "Hello").prompt_tokens == len("[Hello]")
         prompt = "The same prompt for both. " * 10
         base, adapted = (complete(url, model, prompt, max_tokens=16) for model in (NAME, "tiny-lora"))
     assert base.text != adapted.text
-    moved = transfer(serving.kubectl, NAME) - before
-    assert moved.moved_to_decode == moved.queried_on_decode >= 2 * len(prompt)
+    expect_a_conversation_to_stay(serving)
+    ways = json.loads(serving.kubectl.pdi("status", NAME, "-o", "json"))["ways"]
+    assert sum(ways["requests"].values()) >= 10
+    assert 0 < ways["cached_tokens"] < ways["prompt_tokens"]
     assert late_adapter(serving, prompt) == adapted.text
+
+
+def expect_a_conversation_to_stay(serving: Serving) -> None:
+    """One pod answers the second turn from the KV cache that it has of the first. The text is that of a computed one.
+
+    P computed the first one, D has its KV cache: without other load either may be faster.
+    """
+    question = {"role": "user", "content": unseen_prompt(40)}
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        first, _ = turn(url, [question])
+        more = [question, {"role": "assistant", "content": first}, {"role": "user", "content": "Again."}]
+        text, answer = turn(url, more)
+        assert answer.headers["X-PDInference-Way"] in {"decode", "parameter"}
+        assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] > len(question["content"]) / 2
+        edited_turn = [question, {"role": "assistant", "content": "Something else."}, more[2]]
+        assert turn(url, more, cache_salt="a")[0] == text
+        assert turn(url, edited_turn)[0] == turn(url, edited_turn, cache_salt="b")[0]
+
+
+def turn(url: str, messages: list[dict[str, str]], **members: str) -> tuple[str, httpx.Response]:
+    """The text of an answer to a conversation, and its response."""
+    body = {"model": NAME, "messages": messages, "max_tokens": 16, "temperature": 0, **members}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=120).raise_for_status()
+    return answer.json()["choices"][0]["message"]["content"], answer
 
 
 def late_adapter(serving: Serving, prompt: str) -> str:

@@ -25,6 +25,8 @@ class FakeRouter:
         self.models = b'{"data": [{"id": "llama"}, {"id": "llama-sql"}]}'
         self.stall = 0.0
         """Seconds without a token amid each answer."""
+        self.why: dict[str, object] = {}
+        """What its log says of the way of a request."""
         self.ends = True
         self.logs = True
         self.refusal: tuple[int, str] | None = None
@@ -86,6 +88,7 @@ class FakeRouter:
             "fallback": "",
             "retries": 0,
             **{f"{name}_seconds": seconds for name, seconds in STAGES.items()},
+            **({"why": self.why} if self.why else {}),
         }
         if self.logs:
             self._cluster.logs["router-0", "router"].append(json.dumps(line).encode() + b"\n")

@@ -36,6 +36,46 @@ async def test_the_answer_is_followed_by_its_times(served: Served) -> None:
     assert body["model"] == "llama"
 
 
+async def test_why_a_request_went_its_way(served: Served) -> None:
+    served.router.why = {
+        "way": "decode",
+        "reason": "cost",
+        "prompt_tokens": 4020,
+        "expected_cached_tokens": 3900,
+        "cached_tokens": 3840,
+        "predicted_first_token_seconds": {"decode": 0.031, "split": 0.12},
+        "predicted_token_seconds": {"decode": 0.0075, "split": 0.007},
+        "costs": {"split": 2.5, "decode": 1.75},
+    }
+    found = await served.cluster.run("chat", "Why?", "--why")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[-4:] == [
+        "  way: D alone, which costs least",
+        "    D alone      1.75 s: first token after 31.0 ms, others every 7.5 ms",
+        "    P and D      2.50 s: first token after 120.0 ms, others every 7.0 ms",
+        "    Of about 4,020 prompt tokens 3,900 were expected in the pod's cache, 3,840 were.",
+    ]
+    assert "way:" not in (await served.cluster.run("chat", "Why?")).stdout
+    found = await served.cluster.run("chat", "Why?", "-o", "json")
+    assert json.loads(found.stdout)["stages"]["why"]["costs"] == {"split": 2.5, "decode": 1.75}
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        ({}, "this request had no other one"),
+        ({"way": 5}, "this request had no other one"),
+        ({"reason": "learning"}, "P and D, because the router has seen too few requests yet"),
+        ({"reason": "objectives"}, "P and D, which keeps more of spec.objectives than cheaper ones"),
+    ],
+)
+async def test_a_way_that_was_no_choice_says_so(served: Served, why: dict[str, object], text: str) -> None:
+    rest: dict[str, object] = {"way": "split", "reason": "cost", "prompt_tokens": 9, "expected_cached_tokens": 0}
+    rest |= {"cached_tokens": None, "predicted_first_token_seconds": {}, "predicted_token_seconds": {}, "costs": {}}
+    served.router.why = rest | why if why else {}
+    assert text in (await served.cluster.run("chat", "Why?", "--why")).stdout
+
+
 async def test_on_a_terminal_lines_end_between_words(served: Served) -> None:
     served.router.words = ["The router hands the request to P, and then to D, which", " generates", " the tok", "ens."]
     answer, _, times = (await served.cluster.run_on_terminal(60, "chat", "Hi")).partition("\n\n")

@@ -1,5 +1,6 @@
 """The router's command."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,11 +52,33 @@ def test_it_watches_the_pods_of_one_revision(resource: Make) -> None:
         ({"migration": True}, {"migration": True}),
         ({}, {"parameter_answers": "Never"}),
         ({"parameterAnswers": "WhenDecodeIsBusy"}, {"parameter_answers": "WhenDecodeIsBusy"}),
+        ({}, {"disaggregation": "Always"}),
+        ({"disaggregation": "Adaptive"}, {"disaggregation": "Adaptive"}),
         ({}, {"api_keys_folder": None, "tls_folder": None, "otlp_endpoint": ""}),
     ],
 )
 def test_it_gets_the_settings_of_the_spec(resource: Make, spec: dict[str, Any], options: dict[str, Any]) -> None:
     assert parsed(resource(router=spec)).items() >= options.items()
+
+
+def test_it_gets_the_objectives_if_it_has_ways_to_choose_from(resource: Make) -> None:
+    objectives = {"ttft": "1500ms", "tpot": "30ms"}
+    always, adaptive = (
+        parsed(resource(objectives=objectives, router={"disaggregation": mode})) for mode in ("Always", "Adaptive")
+    )
+    assert (always["ttft_objective"], always["tpot_objective"]) == (math.inf, math.inf)
+    assert (adaptive["ttft_objective"], adaptive["tpot_objective"]) == (1.5, 0.03)
+    only = parsed(resource(objectives={"ttft": "2s"}, router={"disaggregation": "Adaptive"}))
+    assert (only["ttft_objective"], only["tpot_objective"]) == (2, math.inf)
+
+
+def test_it_knows_how_many_tokens_a_step_has_if_it_predicts_steps(resource: Make) -> None:
+    own = {"maxNumBatchedTokens": 1024}
+    always, adaptive = (
+        parsed(resource(parameter=own, router={"disaggregation": mode})) for mode in ("Always", "Adaptive")
+    )
+    assert (always["parameter_step_tokens"], always["decode_step_tokens"]) == (None, None)
+    assert (adaptive["parameter_step_tokens"], adaptive["decode_step_tokens"]) == (1024, 512)
 
 
 @pytest.mark.parametrize("transfer", [{}, {"verification": "Warn"}, {"verification": "Off"}])

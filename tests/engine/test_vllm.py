@@ -127,6 +127,21 @@ def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: i
 def test_p_that_answers_computes_short_steps(resource: Make, spec: dict[str, Any], tokens: int | None) -> None:
     r = resource(router={"parameterAnswers": "WhenDecodeIsBusy"}, **spec)
     assert effective_defaults(r.spec, Role.PARAMETER).get("max-num-batched-tokens") == tokens
+    r = resource(router={"disaggregation": "Adaptive"}, **spec)
+    assert effective_defaults(r.spec, Role.PARAMETER).get("max-num-batched-tokens") == tokens
+
+
+def test_where_each_request_goes_its_own_way_both_roles_compute_short_steps_and_report_what_was_cached(
+    resource: Make,
+) -> None:
+    r = resource(router={"disaggregation": "Adaptive"})
+    for role in (Role.PARAMETER, Role.DECODE):
+        assert effective_defaults(r.spec, role).items() >= {
+            "max-num-batched-tokens": 512, "enable-prompt-tokens-details": True
+        }.items()  # fmt: skip
+        assert "--enable-prompt-tokens-details" in engine_command(r, role).arguments
+    together = resource(router={"disaggregation": "Adaptive"}, mode="Aggregated")
+    assert "enable-prompt-tokens-details" not in effective_defaults(together.spec, Role.DECODE)
 
 
 @pytest.mark.parametrize(

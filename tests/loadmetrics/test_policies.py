@@ -37,6 +37,17 @@ def test_before_there_is_an_hpa_the_spec_says_it(cluster: Cluster) -> None:
     assert cluster.policies.policy(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
 
 
+def test_whether_requests_go_to_d_without_p_is_known_from_the_spec(cluster: Cluster) -> None:
+    assert not cluster.policies.is_adaptive(OWNER)
+    cluster.resource(**SCALED)
+    assert not cluster.policies.is_adaptive(OWNER)
+    adaptive = {"router": {"disaggregation": "Adaptive"}}
+    cluster.resource(**SCALED, more=adaptive)
+    assert cluster.policies.is_adaptive(OWNER)
+    cluster.resource(**SCALED, more={**adaptive, "mode": "Aggregated"})
+    assert not cluster.policies.is_adaptive(OWNER)
+
+
 @pytest.mark.parametrize("later", [INVALID, {**SCALED, **INVALID}, {}])
 def test_an_hpa_goes_on_by_what_it_was_told_whatever_the_spec_has_become(
     cluster: Cluster, later: dict[str, Any]

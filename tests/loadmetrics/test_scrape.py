@@ -367,7 +367,7 @@ async def test_pods_with_several_engines_that_do_not_serve_yet_do_not_lower_the_
     """A roll-out to the path HostLocal may take long, or never end. Until then the pods of one engine are counted."""
     pods.serves("rev")
     loads = Loads(scraper, Policies(pods.cache), clock=lambda: pods.now)
-    await rounds(pods, scraper, 3)
+    await rounds(pods, scraper, 4)
     before = loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value
     pods.group("next-0", "next", ready=False)
     assert loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value == pytest.approx(before)

@@ -18,6 +18,8 @@ pdinference_router_kv_bytes_total 1e+09
 pdinference_router_kv_transfer_seconds_total 4
 pdinference_router_decode_wait_seconds_total 3
 pdinference_router_handed_over_requests_total 12
+pdinference_router_alone_prompt_tokens_total{source="decode"} 60
+pdinference_router_alone_prompt_tokens_total{source="cache"} 30
 pdinference_router_token_gaps_total 700
 pdinference_router_token_gap_seconds_total 6
 pdinference_router_stage_seconds_sum{stage="queue"} 1
@@ -33,7 +35,7 @@ pdinference_router_verification_tokens 512
 pdinference_router_verification_distance 0.01
 pdinference_router_verification_limit NaN
 """
-COUNTED = Counted(900, 100, 50, 10, 1, 2, 1e9, 4, 3, 9, 8, 12, 700, 6)
+COUNTED = Counted(900, 100, 50, 10, 1, 2, 1e9, 4, 3, 9, 8, 12, 700, 6, 60, 30)
 
 
 def read(text: str, at: float = 0) -> TransferReading | None:

@@ -138,7 +138,7 @@ class Engine:
             if self.role is P and self.bodies and not self.bodies[-1].get("stream"):
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionResetError):
             self.left.set()
             raise
 

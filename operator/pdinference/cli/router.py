@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,7 @@ import uvloop
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.router import ParameterAnswers, RouterPolicy, WhenNoPrefill
+from pdinference.api.v1alpha1.router import Disaggregation, ParameterAnswers, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
@@ -24,6 +25,7 @@ from pdinference.router.pod import Observed
 from pdinference.router.pods import Pods
 from pdinference.router.run import Settings, run
 from pdinference.router.tracing import exporting
+from pdinference.router.ways import WayObjectives
 
 
 @click.group("router")
@@ -76,6 +78,31 @@ def router_command() -> None:
     show_default=True,
     help="Continue a stream that loses its D pod at another one, where that is exact. Each chunk is parsed.",
 )
+@click.option(
+    "--disaggregation",
+    type=click.Choice(get_args(Disaggregation)),
+    default="Always",
+    show_default=True,
+    help="Whether each request goes through P and D, or the way that costs least by what was learned.",
+)
+@click.option(
+    "--ttft-objective",
+    type=NumberRange(0, min_open=True),
+    default=math.inf,
+    help="Seconds to the first token that ways should keep (--disaggregation Adaptive). Default: none.",
+)
+@click.option(
+    "--tpot-objective",
+    type=NumberRange(0, min_open=True),
+    default=math.inf,
+    help="Mean seconds between tokens that ways should keep. Default: none.",
+)
+@click.option(
+    "--parameter-step-tokens",
+    type=click.IntRange(1),
+    help="max-num-batched-tokens of P (--disaggregation Adaptive). Default: 512.",
+)
+@click.option("--decode-step-tokens", type=click.IntRange(1), help="The same of D. Default: 512.")
 @click.option(
     "--parameter-answers",
     type=click.Choice(get_args(ParameterAnswers)),
@@ -132,6 +159,11 @@ def run_command(
     max_wait_seconds: float,
     max_queued_requests: int,
     migration: bool,
+    disaggregation: Disaggregation,
+    ttft_objective: float,
+    tpot_objective: float,
+    parameter_step_tokens: int | None,
+    decode_step_tokens: int | None,
     parameter_answers: ParameterAnswers,
     custom_arguments: bool,
     served_model: tuple[str, ...],
@@ -152,6 +184,7 @@ def run_command(
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
     choices = policies(policy, whole=chosen is None)
+    step_tokens = {Role.PARAMETER: parameter_step_tokens, Role.DECODE: decode_step_tokens}
     rules = Rules(
         chosen,
         choices,
@@ -160,6 +193,9 @@ def run_command(
         max_queued_requests,
         migration,
         parameter_answers,
+        disaggregation,
+        WayObjectives(ttft_objective, tpot_objective),
+        {role: tokens for role, tokens in step_tokens.items() if tokens is not None},
         custom_arguments,
     )
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))

@@ -49,6 +49,7 @@ def default_options(spec: Spec, role: Role) -> dict[str, Any]:
         "block-size": defaults.block_size(spec),
         "max-num-batched-tokens": defaults.max_num_batched_tokens(spec, role),
         defaults.API_SERVERS: defaults.api_servers(spec, role),
+        "enable-prompt-tokens-details": True if spec.transfers_kv and spec.router.is_adaptive else None,
     }
     return {name: value for name, value in flags.items() if value is not None}
 

@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from pdinference.api.names import ENGINE_ROLES
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1 import PDInference, Spec, defaults
+from pdinference.api.v1alpha1.objectives import Objectives
 from pdinference.api.v1alpha1.router import ApiKeyLimit, ApiKeys
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
@@ -42,6 +43,8 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         "migration": router.migration,
         "drain-seconds": lifecycle.ROUTER_DRAIN_SECONDS,
         **({"custom-arguments": True} if _has_custom_arguments(resource) else {}),
+        **({} if router.disaggregation == "Always" else {"disaggregation": router.disaggregation}),
+        **(_objectives(resource.spec.objectives) | _step_tokens(resource.spec) if router.is_adaptive else {}),
         **({} if router.parameter_answers == "Never" else {"parameter-answers": router.parameter_answers}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
@@ -57,6 +60,17 @@ def _has_custom_arguments(resource: PDInference) -> bool:
     return any(
         "logits-processors" in args for args in (spec.engine.args, *(spec.of(role).args for role in ENGINE_ROLES))
     )
+
+
+def _objectives(stated: Objectives | None) -> dict[str, float]:
+    """In seconds."""
+    return {} if stated is None else {f"{name}-objective": limit for name, limit in stated.seconds.items()}
+
+
+def _step_tokens(spec: Spec) -> dict[str, int]:
+    """Of each role, where they are not vLLM's default."""
+    found = {role: defaults.max_num_batched_tokens(spec, role) for role in ENGINE_ROLES}
+    return {f"{role}-step-tokens": tokens for role, tokens in found.items() if tokens is not None}
 
 
 def _models(resource: PDInference) -> list[str]:

@@ -69,4 +69,7 @@ class Loads:
         return SignalMeasurement(min(max(0.0, value), _LARGEST), found.when)
 
     def _upstream(self, owner: Owner) -> Upstream:
-        return Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))
+        reached = self._scraper.pods(owner, Role.DECODE) if self._policies.is_adaptive(owner) else None
+        return Upstream(
+            self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner), reached=reached
+        )

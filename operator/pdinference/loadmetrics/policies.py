@@ -33,6 +33,7 @@ class _SpecPolicy:
     Attributes:
         products: GPU products that the pods of each role may run on; empty for any.
         gpus: GPUs of one instance of each role.
+        adaptive: Whether requests go to D without P, too (`router.disaggregation`).
     """
 
     policy: Policy = field(default_factory=dict)
@@ -40,6 +41,7 @@ class _SpecPolicy:
     objectives: StatedObjectives | None = None
     products: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     gpus: Mapping[Role, int] = field(default_factory=dict)
+    adaptive: bool = False
 
 
 _NONE: Final = _SpecPolicy()
@@ -104,6 +106,11 @@ class Policies:
         record = self._cache.resources.get(owner)
         return 0 if record is None else self._from_spec(record).gpus.get(role, 0)
 
+    def is_adaptive(self, owner: Owner) -> bool:
+        """Whether requests go to D without P, too; False where nothing is measured."""
+        record = self._cache.resources.get(owner)
+        return record is not None and self._from_spec(record).adaptive
+
     def measured(self) -> list[Owner]:
         """All resources whose pods are measured: those with an autoscaled role or with objectives."""
         found = (record.owner for _, record in self._cache.resources.items())
@@ -162,4 +169,5 @@ def _read(record: ResourceRecord) -> _SpecPolicy:
     }
     products = {role: tuple(spec.products(role)) for role in spec.engine_roles}
     gpus = {role: spec.of(role).gpus for role in spec.engine_roles}
-    return _SpecPolicy(policy, spec.metrics_source, StatedObjectives.of(spec.objectives), products, gpus)
+    objectives, adaptive = StatedObjectives.of(spec.objectives), spec.router.is_adaptive and spec.transfers_kv
+    return _SpecPolicy(policy, spec.metrics_source, objectives, products, gpus, adaptive)

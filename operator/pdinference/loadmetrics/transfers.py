@@ -23,6 +23,7 @@ _Series = tuple[str, str]
 """Name and value of the label, if it has one."""
 _LABELS: Final = {
     names.METRIC_KV_PROMPT_TOKENS: b"source",
+    names.METRIC_ALONE_PROMPT_TOKENS: b"source",
     names.METRIC_KV_TRANSFERS: b"result",
     f"{names.METRIC_STAGES}_sum": b"stage",
     f"{names.METRIC_STAGES}_count": b"stage",
@@ -41,6 +42,8 @@ _COUNTERS: Final[dict[_Series, str]] = {
     (names.METRIC_TOKEN_GAP_SECONDS, ""): "step_seconds",
     (names.METRIC_DECODE_WAIT, ""): "waiting_seconds",
     (names.METRIC_HANDED_OVER, ""): "handed_over",
+    (names.METRIC_ALONE_PROMPT_TOKENS, KvSource.DECODE): "alone_tokens",
+    (names.METRIC_ALONE_PROMPT_TOKENS, KvSource.CACHE): "alone_cached_tokens",
     (f"{names.METRIC_STAGES}_count", "first_token"): "first_tokens",
     (f"{names.METRIC_STAGES}_sum", "queue"): "first_token_seconds",
     (f"{names.METRIC_STAGES}_sum", "prefill"): "first_token_seconds",

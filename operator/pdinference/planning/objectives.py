@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 from pdinference.api.latencies import ABANDONED_BOUNDS, FIRST_TOKEN_BOUNDS, OUTPUT_TOKEN_BOUNDS
 from pdinference.api.v1alpha1 import objectives as api
-from pdinference.api.v1alpha1.durations import milliseconds
 
 Kind = Literal["ttft", "tpot"]
 
@@ -38,8 +37,7 @@ class StatedObjectives:
         """The objectives of a spec; None without any."""
         if spec is None:
             return None
-        ttft, tpot = (None if stated is None else milliseconds(stated) / 1000 for stated in (spec.ttft, spec.tpot))
-        return cls(ttft, tpot, spec.percentile)
+        return cls(spec.seconds.get("ttft"), spec.seconds.get("tpot"), spec.percentile)
 
     @property
     def stated(self) -> str:

@@ -1,4 +1,4 @@
-"""The share of the recent time in which something was under way."""
+"""How busy something was in the recent time: the share in which it was under way, or its work."""
 
 import math
 import time
@@ -38,6 +38,11 @@ class Busy:
         """An activity ends."""
         self._count()
         self._under_way -= 1
+
+    def add(self, seconds: float) -> None:
+        """Count so many seconds of work now, whatever is under way. The share may then be more than 1."""
+        self._count()
+        self._share += seconds / RECENT_S
 
     @contextmanager
     def one(self) -> Iterator[None]:

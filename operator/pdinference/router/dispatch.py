@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
-from pdinference.api.v1alpha1.router import ParameterAnswers, WhenNoPrefill
+from pdinference.api.v1alpha1.router import Disaggregation, ParameterAnswers, WhenNoPrefill
 from pdinference.engine.connectors.handover import (
     MEMBER,
     Handover,
@@ -27,6 +27,8 @@ from pdinference.engine.connectors.handover import (
     TransferParams,
     WrongHandoverError,
 )
+from pdinference.router.adaptive import Adaptive, Choice
+from pdinference.router.answer_text import PATH, AnswerText, content_of
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose, spare
 from pdinference.router.deaths import Deaths
@@ -46,6 +48,9 @@ from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
 from pdinference.router.record import Record
 from pdinference.router.retries import Failures, NoPrefill
+from pdinference.router.speeds import Speeds
+from pdinference.router.usage import usage_in
+from pdinference.router.ways import NO_OBJECTIVES, Way, WayObjectives
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_ENGINE_ID: Final = 512
@@ -104,6 +109,9 @@ class Rules:
         max_queued: Number of requests that may wait at a time.
         migration: Whether a stream that loses its D pod continues at another one.
         parameter_answers: Whether P pods also answer whole requests.
+        disaggregation: Whether each request goes the way that costs least.
+        objectives: What requests should keep. The cheapest way that does is taken.
+        step_tokens: Prompt tokens of a step at most, where that is known of a role.
         custom_arguments: Whether vLLM runs logits processors of the user's, which have arguments of their own.
     """
 
@@ -114,12 +122,20 @@ class Rules:
     max_queued: int = 100
     migration: bool = False
     parameter_answers: ParameterAnswers = "Never"
+    disaggregation: Disaggregation = "Always"
+    objectives: WayObjectives = NO_OBJECTIVES
+    step_tokens: Mapping[Role, float] = field(default_factory=dict)
     custom_arguments: bool = False
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """The roles that there are."""
         return (Role.DECODE,) if self.handover is None else ENGINE_ROLES
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        """The ways to choose from. Where D may not compute prompts, it computes none by choice."""
+        return frozenset(Way) if self.when_no_prefill == "Serve" else frozenset(Way) - {Way.DECODE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +188,7 @@ class _Route:
         failed: The pods that failed to answer it.
         failed_prefills: The P pods that failed to compute the prompt for the next answer.
         prefilled: The prompt that P has computed for the next answer; None if the pod computes it.
+        choice: Its way; None if it has no other one.
         pod: The pod for the answer.
     """
 
@@ -182,6 +199,7 @@ class _Route:
     failed: Failures = field(default_factory=Failures)
     failed_prefills: Failures = field(init=False)
     prefilled: Prefilled | None = None
+    choice: Choice | None = None
     pod: Pod = field(init=False)
 
 
@@ -197,12 +215,17 @@ class Dispatcher:
     session: aiohttp.ClientSession
     rules: Rules
     queued: int = field(default=0, init=False)
+    _adaptive: Adaptive | None = field(init=False)
     _links: Links = field(default_factory=Links, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _deaths: Deaths = field(init=False)
 
     def __post_init__(self) -> None:
         self._deaths = Deaths(self.session)
+        if self.rules.disaggregation == "Always":
+            self._adaptive = None
+        else:
+            self._adaptive = Adaptive(self.pods, self.rules.objectives, Speeds(self.rules.step_tokens))
 
     def end(self) -> None:
         """Refuse the requests that wait, and those that would: the process ends."""
@@ -224,15 +247,18 @@ class Dispatcher:
         """
         if self._deaths.known(call):
             raise self._poison(record)
+        if self._adaptive is not None and call.path == PATH and call.stream:
+            record.text = AnswerText()
         async with AsyncExitStack() as stack:
-            pod, answer = await self._first_answer(stack, call, record)
+            route, answer = await self._first_answer(stack, call, record)
             self._deaths.answered(call)
-            self.pods.worked(pod)
-            record.decode = pod.observed.name
+            self.pods.worked(route.pod)
+            record.decode = route.pod.observed.name
             yield answer
+            self._learn(route, answer)
 
-    async def _first_answer(self, stack: AsyncExitStack, call: Call, record: Record) -> tuple[Pod, Whole | Stream]:
-        """The first answer of a pod to a call, and that pod. Its connection is open until the end of the stack.
+    async def _first_answer(self, stack: AsyncExitStack, call: Call, record: Record) -> tuple[_Route, Whole | Stream]:
+        """The first answer of a pod to a call, and its route. Its connection is open until the end of the stack.
 
         Raises:
             RefusedError: P refused the request, or D pods answered it with errors.
@@ -255,7 +281,7 @@ class Dispatcher:
                     step = self._choose_decode(route)
                 case _Step.ANSWER:
                     if (answer := await self._try_answer(stack, route)) is not None:
-                        return route.pod, answer
+                        return route, answer
                     step = _Step.WAIT_FOR_DECODE
 
     async def _wait_for_decode(self, route: _Route) -> _Step:
@@ -265,8 +291,19 @@ class Dispatcher:
         return _Step.WAIT_FOR_DECODE
 
     def _choose_way(self, route: _Route) -> _Step:
-        route.prefilled, route.failed_prefills = None, Failures()
-        if route.handover and (alone := self._spare(route.failed)):
+        route.prefilled, route.failed_prefills, route.choice = None, Failures(), None
+        if route.handover is None:
+            return _Step.PREFILL
+        if self._adaptive is not None:
+            parameter = self._linked(self._choices(Role.PARAMETER, route.failed), route.failed)
+            decode = self._choices(Role.DECODE, route.failed)
+            route.choice = self._adaptive.choose(route.call, parameter, decode, self.rules.ways)
+            if route.choice is not None:
+                route.record.chosen(route.choice)
+                if route.choice.is_alone:
+                    route.pod = route.choice.predicted.pod
+                    return _Step.ANSWER
+        elif alone := self._spare(route.failed):
             route.pod = alone
             return _Step.ANSWER
         return _Step.PREFILL
@@ -282,7 +319,8 @@ class Dispatcher:
         pod = self.rules.choose[Role.PARAMETER](pods, route.call)
         try:
             async with self._deaths.watched(route.record):
-                route.prefilled = await self.prefill(handover, pod, route.call, route.record)
+                with self._computing(route, pod, ends_with_prompt=True):
+                    route.prefilled = await self.prefill(handover, pod, route.call, route.record)
         except HandoverError:
             return self._without_prefill(route, NoPrefill.NO_HANDOVER)
         except PodFailure as failure:
@@ -341,7 +379,7 @@ class Dispatcher:
         pod, prefilled = route.pod, route.prefilled
         try:
             async with self._deaths.watched(route.record):
-                return await self._sent(stack, pod, route.call, route.record, prefilled)
+                return await self._sent(stack, route)
         except PodFailure as failure:
             await stack.aclose()
             route.failed.add(pod, failure.label, reached=failure.reached)
@@ -361,12 +399,39 @@ class Dispatcher:
         parameter, decode = (self._choices(role, failed) for role in ENGINE_ROLES)
         return spare(parameter, decode, self.pods.routers)
 
-    async def _sent(
-        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
-    ) -> Whole | Stream:
+    async def _sent(self, stack: AsyncExitStack, route: _Route) -> Whole | Stream:
+        pod, call, record, prefilled = route.pod, route.call, route.record, route.prefilled
         if pod.observed.role is Role.PARAMETER:
-            return await self._answered_alone(stack, pod, call, record)
-        return await self.decode(stack, pod, call, record, prefilled)
+            with self._computing(route, pod, ends_with_prompt=call.stream):
+                return await self._answered_alone(stack, pod, call, record)
+        if prefilled is None and route.choice is not None and route.choice.is_alone:
+            # Its first token is not one that had to wait for KV cache.
+            with record.stage("alone"), self._computing(route, pod, ends_with_prompt=call.stream):
+                answer = await self._answered_by_decode(stack, pod, call, record, None)
+            record.telemetry.metrics.ways.began(route.choice)
+            return answer
+        if prefilled is None or route.choice is None or self._adaptive is None:
+            return await self.decode(stack, pod, call, record, prefilled)
+        with self._adaptive.handing_over(route.choice, pod, ends_with_first=call.stream):
+            return await self.decode(stack, pod, call, record, prefilled)
+
+    def _computing(self, route: _Route, pod: Pod, *, ends_with_prompt: bool) -> AbstractContextManager[None]:
+        """A pod computes the prompt of a request; what it takes is learned."""
+        if self._adaptive is None or route.choice is None:
+            return nullcontext()
+        return self._adaptive.computing(route.choice, pod, ends_with_prompt=ends_with_prompt)
+
+    def _learn(self, route: _Route, answer: Whole | Stream) -> None:
+        """Learn from a complete answer."""
+        if self._adaptive is None or route.choice is None:
+            return
+        record = route.record
+        seconds = None if record.timing is None else record.timing.seconds_per_token
+        usage = usage_in(answer.body) if isinstance(answer, Whole) else record.timing and record.timing.usage
+        if usage:
+            content = content_of(answer.body) if isinstance(answer, Whole) else record.text and record.text.content
+            self._adaptive.ended(route.choice, route.pod, usage, seconds, content or "")
+            record.answered(usage)
 
     async def _answered_alone(self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record) -> Whole | Stream:
         """The answer of a P pod to a whole request. Its connection is open until the end of the stack.
@@ -377,7 +442,8 @@ class Dispatcher:
             PodFailure: It failed.
         """
         computing = pod.prompts.one() if call.stream else nullcontext()
-        with record.stage("first_token"), computing:
+        with record.stage("alone"), computing:
+            stack.enter_context(pod.answering())
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, 0, stream=call.stream, answers=record.answers)
             )
@@ -410,20 +476,25 @@ class Dispatcher:
             params = prefilled.params
             call = call.with_request_id(prefilled.transfer)
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
-            sent = await stack.enter_async_context(
-                exchange(
-                    pod,
-                    self.session,
-                    call.tokens,
-                    stream=call.stream or call.one_token,
-                    reads=params is not None,
-                    answers=record.answers,
-                )
-            )
-            answer = await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+            answer = await self._answered_by_decode(stack, pod, call, record, params)
         if prefilled is not None:
             self._links.worked(prefilled.pod, pod)
         return answer
+
+    async def _answered_by_decode(
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, params: TransferParams | None
+    ) -> Whole | Stream:
+        sent = await stack.enter_async_context(
+            exchange(
+                pod,
+                self.session,
+                call.tokens,
+                stream=call.stream or call.one_token,
+                reads=params is not None,
+                answers=record.answers,
+            )
+        )
+        return await sent.begin("POST", call.path, call.headers, call.for_decode(params))
 
     def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from pdinference.api.names import PodFault, Role
 from pdinference.router.busy import Busy
 from pdinference.router.failure_reason import FailureReason
+from pdinference.router.prompt_queue import PromptQueue
 
 _TURNS: Final = count(1)
 
@@ -78,8 +79,10 @@ class Pod:
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
+        alone: Whole requests among them that a P pod answers.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
         prompts: How busy a P pod is with prompts.
+        queue: The prompts that it has to compute (`router.disaggregation: Adaptive`).
         heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
@@ -94,8 +97,10 @@ class Pod:
     observed: Observed
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
+    alone: int = 0
     turn: int = 0
     prompts: Busy = field(default_factory=Busy)
+    queue: PromptQueue = field(default_factory=PromptQueue)
     heard_at: float = 0.0
     answered_at: float = 0.0
     failures: int = 0
@@ -125,6 +130,11 @@ class Pod:
         """Number of requests that are under way."""
         return len(self.under_way)
 
+    @property
+    def answers(self) -> int:
+        """Number of answers that are under way: a prompt that P computes for D is none."""
+        return self.alone if self.observed.role is Role.PARAMETER else self.requests
+
     @contextmanager
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
@@ -138,6 +148,15 @@ class Pod:
         finally:
             self.tokens -= tokens
             self.under_way.discard(request)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count a whole request that it answers although it is a P pod."""
+        self.alone += 1
+        try:
+            yield
+        finally:
+            self.alone -= 1
 
     def failed_one(self, request: UnderWay) -> int:
         """Note that it failed one of its requests; the others may follow. How many others it had then.

@@ -7,6 +7,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
@@ -147,17 +148,16 @@ class Pods:
 
     async def wait(self, holds: Callable[[], object], until: float) -> bool:
         """Wait until something holds for the pods that can get a request; False if it did not until then."""
-        while not holds():
-            now = self._clock()
+        while True:
+            now = self._clock()  # before the look, which would miss a pause that ends after it
+            if holds():
+                return True
+            if now >= until:
+                return False
             pauses = [pod.paused_until for pod in self if pod.paused_until > now]
-            end = min([until, *pauses])
-            try:
-                async with asyncio.timeout(max(0.0, end - now)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min([until, *pauses]) - now):
                     await self._changed.wait()
-            except TimeoutError:
-                if self._clock() >= until:
-                    return bool(holds())
-        return True
 
     def _announce(self) -> None:
         self._changed.set()

@@ -17,9 +17,13 @@ from pdinference.api.names import (
     METRIC_QUEUED_REQUESTS,
     Role,
 )
+from pdinference.router.adaptive import Choice
+from pdinference.router.answer_text import AnswerText
 from pdinference.router.room import ClientAnswers
 from pdinference.router.timing import LatencyMetrics, StreamTiming
 from pdinference.router.tracing import Tracer
+from pdinference.router.usage import Usage
+from pdinference.router.way_metrics import WayMetrics
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -65,7 +69,8 @@ class Metrics:
         self.stages = Histogram(
             "pdinference_router_stage_seconds",
             "Duration of the stages of requests: queue (no pod was ready), prefill (request to P), first_token (the "
-            "request to D until its first bytes: hand-over and first step), tokens (the rest of the answer).",
+            "request to D until its first bytes: hand-over and first step), alone (the same of a request that one pod "
+            "serves by choice), tokens (the rest of the answer).",
             ("stage",),
             buckets=_BUCKETS,
             registry=self.registry,
@@ -116,6 +121,7 @@ class Metrics:
             "pdinference_router_migrations", "Streams that went on at another D pod.", registry=self.registry
         )
         self.queued = Gauge(METRIC_QUEUED_REQUESTS, "Requests that wait for pods.", registry=self.registry)
+        self.ways = WayMetrics(self.registry)
         self.idle = Gauge(
             METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
         )
@@ -153,6 +159,9 @@ class Record:
         poison: Whether it gets no further pod, because it seems to be why they die.
         stages: Seconds of each stage.
         timing: When the tokens of a streamed answer came; None if that is not measured.
+        text: The text of a streamed answer; None if it is not kept.
+        choice: The way that was chosen for it; None if it had no other one.
+        usage: What vLLM said of its tokens; None if that is not read.
     """
 
     request_id: str
@@ -171,6 +180,9 @@ class Record:
     poison: bool = False
     stages: dict[str, float] = field(default_factory=dict)
     timing: StreamTiming | None = None
+    text: AnswerText | None = None
+    choice: Choice | None = None
+    usage: Usage | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -193,6 +205,16 @@ class Record:
         self.migrations += 1
         self.telemetry.metrics.migrations.inc()
 
+    def chosen(self, choice: Choice) -> None:
+        """Note the way of the request, at the last try."""
+        self.choice, self.prefill, self.fallback = choice, "", ""
+
+    def answered(self, usage: Usage) -> None:
+        """Note the tokens of the complete answer."""
+        self.usage = usage
+        if self.choice is not None:
+            self.telemetry.metrics.ways.answered(self.choice, usage)
+
     def prefilled(self, pod: str) -> None:
         """Note the P pod that computed the prompt, at the last try."""
         self.prefill, self.fallback = pod, ""
@@ -210,6 +232,9 @@ class Record:
     def ended(self, path: str, status: int, outcome: str) -> None:
         """Count the request."""
         self.telemetry.metrics.requests.labels(self.client, path, status, outcome).inc()
+        if self.choice is not None:
+            first_token = None if self.timing is None else self.timing.first_token
+            self.telemetry.metrics.ways.ended(self.choice, first_token)
         for name, seconds in self.stages.items():
             self.telemetry.metrics.stages.labels(name).observe(seconds)
         if self.timing is not None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from pdinference.router.answer_text import AnswerText
 from pdinference.router.calls import Call
 from pdinference.router.errors import error_event
 from pdinference.router.events import BOUNDARY
@@ -26,14 +27,20 @@ class Relay:
         response: The response to the client.
         progress: How far the stream has come; None if it cannot continue at another pod.
         timing: When its tokens came; None if it is not measured.
+        text: Keeps its text; None if that is not kept.
     """
 
     def __init__(
-        self, response: web.StreamResponse, progress: StreamProgress | None, timing: StreamTiming | None = None
+        self,
+        response: web.StreamResponse,
+        progress: StreamProgress | None,
+        timing: StreamTiming | None = None,
+        text: AnswerText | None = None,
     ) -> None:
         self.response = response
         self._progress = progress
         self._timing = timing
+        self._text = text
         self._rest = b""
         self._latest = b""
 
@@ -86,6 +93,8 @@ class Relay:
         """Send whole events: a client could not read an error after a part of one."""
         data = self._whole(data)
         check_not_aborted(data)
+        if self._text is not None:
+            self._text.take(data)
         if self._progress is not None:
             data = self._progress.take(data)
         if self._timing is not None:

@@ -117,7 +117,9 @@ async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
         stopping = asyncio.create_task(stop.wait(), name="stop")
         done, _ = await asyncio.wait((stopping, *front.tasks), return_when=asyncio.FIRST_COMPLETED)
         if stopping not in done:
-            raise RuntimeError(f"task {done.pop().get_name()} has ended")
+            ended = done.pop()
+            cause = None if ended.cancelled() else ended.exception()
+            raise RuntimeError(f"task {ended.get_name()} has ended") from cause
         front.leave()
         await asyncio.sleep(LEAVE_S)
 

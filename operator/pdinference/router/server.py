@@ -38,11 +38,13 @@ from pdinference.router.relay import Relay
 from pdinference.router.room import Answers, FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
 from pdinference.router.untrusted import NotJsonError, check_text
+from pdinference.router.ways import Way
 
 _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
 _SESSION: Final = "X-Session-Id"
 _PREFILLED_BY: Final = "X-PDInference-Prefill"
+_WAY: Final = "X-PDInference-Way"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
 _RETRY_AFTER_S: Final = "5"
 _HEALTH: Final = ("/health", "/readiness")
@@ -228,7 +230,9 @@ class Front:
                 return await _written(request, answer, headers), "answered"
             if record.timing is not None:
                 record.timing.came()
-            relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
+            relay = Relay(
+                web.StreamResponse(status=answer.status, headers=headers), progress, record.timing, record.text
+            )
             await relay.response.prepare(request)
             fault = await self._passed_on(relay, answer, call, record)
         while fault and relay.can_continue and not record.poison and record.migrations < _MOST_MIGRATIONS:
@@ -336,8 +340,11 @@ def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
 
 def _headers(found: MultiMapping[str], record: Record) -> Mapping[str, str]:
     headers = _from_pod(found, record)
-    if record.prefill or record.fallback:
-        headers[_PREFILLED_BY] = "decode" if record.fallback else "parameter"
+    way = None if record.choice is None else record.choice.predicted.way
+    if way is not None:
+        headers[_WAY] = way
+    if record.prefill or record.fallback or way is Way.DECODE:
+        headers[_PREFILLED_BY] = "parameter" if record.prefill else "decode"
     return headers
 
 
@@ -369,6 +376,7 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
         "retries": record.retries,
         "migrations": record.migrations,
         **{f"{name}_seconds": round(seconds, 4) for name, seconds in record.stages.items()},
+        **({} if record.choice is None else {"why": record.choice.explained(record.usage)}),
     }
     _LOG.info(msgspec.json.encode(fields).decode())
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from pdinference.api import latencies
 from pdinference.router.calls import Call
+from pdinference.router.usage import MAYBE_TOKENS, Usage, usage_in
 
 _MEASURED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
 """Endpoints whose first event comes with the first token. /v1/responses sends events before it."""
@@ -23,10 +24,8 @@ _REPORTS: Final = "/v1/messages"
 _INCLUDE: Final = "include_usage"
 
 # A text cannot contain these bytes: its quotes are escaped.
-_TOKENS: Final = re.compile(rb'"(?:completion|output)_tokens": ?([0-9]{1,9})')
 _NO_CHOICES: Final = re.compile(rb'"choices": ?\[\]')
 _FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"[^"\\]*"')
-_MAYBE_TOKENS: Final = b'_tokens":'
 _FINISHED: Final = b'"finish_reason":"'
 _BOUNDARY: Final = b"\n\n"
 
@@ -65,6 +64,9 @@ class StreamTiming:
 
     Args:
         hides_report: Whether the report of the number of tokens is only for the router.
+
+    Attributes:
+        usage: The report; None before it came.
     """
 
     def __init__(self, *, hides_report: bool = False) -> None:
@@ -72,8 +74,20 @@ class StreamTiming:
         self._began = time.perf_counter()
         self._first: float | None = None
         self._last = 0.0
-        self._tokens = 0
+        self.usage: Usage | None = None
         self._final = b""
+
+    @property
+    def first_token(self) -> float | None:
+        """Seconds until the first token; None before."""
+        return None if self._first is None else self._first - self._began
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Seconds for each token after the first, once their number is known; None without any."""
+        if self._first is None or self.usage is None or self.usage.answer < 2:
+            return None
+        return (self._last - self._first) / (self.usage.answer - 1)
 
     def came(self) -> None:
         """Note that something of the answer came."""
@@ -87,9 +101,9 @@ class StreamTiming:
         Args:
             events: Whole events, as they came.
         """
-        if _MAYBE_TOKENS in events and (counts := _TOKENS.findall(events)):
-            self._tokens = int(counts[-1])
-        if not self._hides_report or not (self._final or _MAYBE_TOKENS in events or _FINISHED in events):
+        if MAYBE_TOKENS in events:
+            self.usage = usage_in(events) or self.usage
+        if not self._hides_report or not (self._final or MAYBE_TOKENS in events or _FINISHED in events):
             return events
         return b"".join(self._without_report(event) for event in events.split(_BOUNDARY) if event)
 
@@ -103,7 +117,7 @@ class StreamTiming:
 
         vLLM writes `system_fingerprint` into the last event, which is the report instead of the final chunk.
         """
-        if _MAYBE_TOKENS in event and _NO_CHOICES.search(event):
+        if MAYBE_TOKENS in event and _NO_CHOICES.search(event):
             final, fingerprint = self.left(), _FINGERPRINT.search(event)
             if not final.endswith(b"}" + _BOUNDARY) or fingerprint is None:
                 return final
@@ -122,10 +136,10 @@ class StreamTiming:
             status: Status of the response.
             outcome: How the request ended: `answered`, `cut`, `cancelled` or another word for a request without answer.
         """
-        if self._first is not None:
-            metrics.first_token.observe(self._first - self._began)
-            if outcome == "answered" and self._tokens > 1:
-                metrics.output_token.observe((self._last - self._first) / (self._tokens - 1))
+        if (first_token := self.first_token) is not None:
+            metrics.first_token.observe(first_token)
+            if outcome == "answered" and (seconds := self.seconds_per_token) is not None:
+                metrics.output_token.observe(seconds)
         elif outcome == "cancelled":
             metrics.abandoned.observe(time.perf_counter() - self._began)
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:

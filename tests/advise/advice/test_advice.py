@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,40 @@ def test_answers_of_p_that_the_file_wants_are_in_every_split_row() -> None:
     assert {row["parameterAnswers"] for row in found["arrangements"]} == {True, False}
     assert all(row["parameterAnswers"] == (row["mode"] == "Disaggregated") for row in found["arrangements"])
     assert not any("P answers too" in row["name"] for row in found["arrangements"])
+
+
+def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None:
+    document = llama()
+    document["spec"]["router"] = {"disaggregation": "Adaptive"}
+    load: dict[str, Any] = {"prompt": "300", "answer": "700", "rate": 12, "transports": ("nvlink",)}
+    adaptive, always = (
+        {row["name"]: row for row in as_json(answer(asked))["arrangements"]}["split: 1 P TP 1 + 1 D TP 1, NVLink"]
+        for asked in (question(("2xH200",), document=document, **load), question(("2xH200",), **load))
+    )
+    assert (adaptive["adaptive"], always["adaptive"]) == (True, False)
+    assert adaptive["whole"]["p50"] < 0.97 * always["whole"]["p50"]
+    assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [512, 512]
+    assert (adaptive["tpot"]["source"], always["tpot"]["source"]) == ("extrapolated", "interpolated")
+
+
+def test_objectives_and_router_pods_of_the_file_count_where_each_request_goes_its_own_way() -> None:
+    """They change which way requests go, so the same load has other times."""
+    load: dict[str, Any] = {"prompt": "6000", "answer": "300", "rate": 3, "transports": ("nvlink",)}
+    found = []
+    for router, objectives in (
+        ({}, None),
+        ({"replicas": 4}, None),
+        ({}, {"ttft": "300ms"}),
+    ):
+        document = llama()
+        document["spec"]["router"] = {"disaggregation": "Adaptive", **router}
+        document["spec"] |= {} if objectives is None else {"objectives": objectives}
+        rows = {
+            row["name"]: row
+            for row in as_json(answer(question(("2xH200",), document=document, **load)))["arrangements"]
+        }
+        found.append(rows["split: 1 P TP 1 + 1 D TP 1, NVLink"]["ttft"]["p99"])
+    assert len(set(found)) == 3
 
 
 def test_the_same_question_has_the_same_answer() -> None:

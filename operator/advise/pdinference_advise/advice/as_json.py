@@ -59,6 +59,7 @@ def result_json(one: SearchResult, advice: Advice) -> dict[str, Any]:
         "transport": layout.transport.name if layout.transport else None,
         "fp8KvCache": layout.fp8,
         "parameterAnswers": split is not None and split.answers,
+        "adaptive": split is not None and split.adaptive,
         "kvCacheBits": built.kv_bits,
         "hint": layout.hint,
         "gpus": layout.number,

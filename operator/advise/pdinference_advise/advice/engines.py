@@ -20,6 +20,7 @@ from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
+from pdinference.router.ways import NO_OBJECTIVES, WayObjectives
 from pdinference_advise.advice.errors import Errors, band_of
 from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.problem import AdviceError
@@ -159,8 +160,14 @@ class Engines:
     def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
         token = mean_token_bytes(decode, self._prompt)
-        answers = layout.answers or self._inputs.spec.router.parameter_answers != "Never"
-        return Split(kind, layout.parameter.number, known.way, token, layout.pods, answers)
+        router = self._inputs.spec.router
+        answers = layout.answers or router.parameter_answers != "Never"
+        split = Split(kind, layout.parameter.number, known.way, token, layout.pods, answers)
+        if not router.is_adaptive:
+            return split
+        stated = self._inputs.spec.objectives
+        objectives = NO_OBJECTIVES if stated is None else WayObjectives(**stated.seconds)
+        return replace(split, adaptive=True, objectives=objectives, routers=max(1, router.replicas))
 
     def _make(self, role: Role, layout: Layout) -> SizedEngines:
         product = layout.decode.product
@@ -172,7 +179,8 @@ class Engines:
         _require_room(plan, product, layout.decode.tensor)
         steps, source = self._speed_of(plan, product)
         servers = api_server_processes(spec, role)
-        if not _is_validated(plan, servers, split=layout.split):
+        adaptive = layout.split and spec.router.is_adaptive  # not measured on GPUs yet
+        if adaptive or not _is_validated(plan, servers, split=layout.split):
             source = max(source, TimeSource.EXTRAPOLATED, key=CERTAINTY.index)
         limits = EngineLimits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
         return SizedEngines(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)

@@ -21,6 +21,7 @@ class Arrival:
         prefix: Identities of the prompt's beginning, one for each whole block of `PREFIX_BLOCK` tokens. Requests whose
             first n entries are equal have their first n blocks in common. Empty: it has no beginning in common.
         kind: The class of request, for objectives of their own; empty without classes.
+        after: As `prefix`, of the prompt with its answer, with which the next turn of a conversation begins.
     """
 
     at: float
@@ -28,3 +29,4 @@ class Arrival:
     answer: int
     prefix: tuple[int, ...] = ()
     kind: str = ""
+    after: tuple[int, ...] = ()

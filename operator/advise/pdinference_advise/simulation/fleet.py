@@ -6,6 +6,7 @@ from functools import partial
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.router.choice import Choose, policies, spare
+from pdinference_advise.simulation.adaptive import SimulatedWays
 from pdinference_advise.simulation.arrangement import Arrangement, Split
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
@@ -25,6 +26,7 @@ class SimulatedFleet:
         decode: All pods that D ever had.
         links: The ways of the KV cache.
         gaps: Gaps between the tokens of D.
+        ways: What each router pod knows, if it chooses ways.
     """
 
     def __init__(self, clock: Clock, arrangement: Arrangement) -> None:
@@ -42,6 +44,10 @@ class SimulatedFleet:
         self.links: list[SimulatedLink] = []
         self._link: dict[SimulatedPod, SimulatedLink] = {}
         self._of_group: dict[str, SimulatedLink] = {}
+        self.ways: list[SimulatedWays] = []
+        if split is not None and split.adaptive:
+            self.ways = [SimulatedWays.of(clock, arrangement.kind, split) for _ in range(split.routers)]
+        self._router = random.Random(1)  # noqa: S311 - nothing secret
         groups = split.groups if split else 0
         for role, number in ((Role.PARAMETER, split.engines if split else 0), (Role.DECODE, arrangement.engines)):
             for index in range(number):
@@ -87,7 +93,7 @@ class SimulatedFleet:
         split, pods = self._of.split, self.parameter if role is Role.PARAMETER else self.decode
         kind, gaps = self._of.kind, self.gaps
         if role is Role.PARAMETER and split is not None:
-            kind, gaps = split.kind, self.gaps if split.answers else self._ignored
+            kind, gaps = split.kind, self.gaps if split.parameter_may_answer else self._ignored
         pod = pod_of(self._clock, kind, role, len(pods), gaps=gaps, group=group)
         pods.append(pod)
         self._by_known[pod.known] = pod
@@ -142,10 +148,38 @@ class SimulatedFleet:
         self.requests.append(request)
         if self._of.split is None:
             self._send_whole(request)
+        elif self.ways:
+            self._send_adaptively(request, self._of.split, self._router.choice(self.ways))
         elif self._of.split.answers and (pod := self._spare()) is not None:
             self._answer_on_p(request, pod)
         else:
             self._send_to_p(request, self._of.split)
+
+    def _send_adaptively(self, request: Request, split: Split, ways: SimulatedWays) -> None:
+        serving = self._serving
+        chosen = ways.choose(request.arrival, serving[Role.PARAMETER], serving[Role.DECODE])
+        if chosen is None:
+            self._send_to_p(request, split, ways)
+        else:
+            self._answer_alone(request, self._by_known[chosen.pod], ways)
+
+    def _answer_alone(self, request: Request, pod: SimulatedPod, ways: SimulatedWays) -> None:
+        """A pod serves a whole request, because that costs least."""
+        load = 0 if pod.known.observed.role is Role.PARAMETER else request.arrival.prompt
+        computing = ways.begins(pod, request.arrival)
+        pod.begin(request, load)
+        ways.answers_next(pod)
+
+        def first(at: float) -> None:
+            ways.ended(computing, request.arrival, at)
+            ways.first_token(request, pod)
+            _first(request, pod, at)
+
+        def done(at: float) -> None:
+            _done(request, pod, load, at)
+            ways.answered(request, pod)
+
+        self._send(pod, request, request.arrival.answer, first, done)
 
     def _spare(self) -> SimulatedPod | None:
         """The P pod that answers a whole request now, by the router's own rule."""
@@ -187,23 +221,26 @@ class SimulatedFleet:
 
         self._send(pod, request, request.arrival.answer, first, partial(_done, request, pod, 0))
 
-    def _send_to_p(self, request: Request, split: Split) -> None:
+    def _send_to_p(self, request: Request, split: Split, ways: SimulatedWays | None = None) -> None:
         serving = self._serving[Role.PARAMETER]
         if not serving:
-            self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, split))
+            self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, split, ways))
             return
         pod = self._chosen(Role.PARAMETER, serving, request)
         pod.begin(request, request.arrival.prompt)
+        computing = None if ways is None else ways.begins(pod, request.arrival)
         if split.answers:  # only then does `_spare` ask how busy it is
             pod.known.prompts.begin()
 
         def prefilled(at: float) -> None:
+            if ways is not None and computing is not None:
+                ways.ended(computing, request.arrival, at)
             if split.answers:
                 pod.known.prompts.end()
             pod.kept += 1
             pod.end(request, request.arrival.prompt, 1, at)
             request.prefilled_at = at
-            self._hand_over(request, pod, split)
+            self._hand_over(request, pod, split, ways)
 
         self._send(pod, request, 1, _nothing, prefilled, kept=True)
 
@@ -222,10 +259,10 @@ class SimulatedFleet:
         job = Job(request.arrival.prompt - cached, cached, answer, first, done, kept=kept)
         self._read(pod, request.arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
 
-    def _hand_over(self, request: Request, parameter: SimulatedPod, split: Split) -> None:
+    def _hand_over(self, request: Request, parameter: SimulatedPod, split: Split, ways: SimulatedWays | None) -> None:
         prompt, serving = request.arrival.prompt, self._serving[Role.DECODE]
         if not serving:
-            self._waiting[Role.DECODE].append(partial(self._hand_over, request, parameter, split))
+            self._waiting[Role.DECODE].append(partial(self._hand_over, request, parameter, split, ways))
             return
         if split.groups:
             group = parameter.known.observed.group
@@ -234,9 +271,34 @@ class SimulatedFleet:
         pod.begin(request, prompt)
         link = self._link.get(parameter) or self._link[pod]
         pull = partial(self._pull, request, parameter, link, prompt * split.token_bytes)
-        done = partial(_done, request, pod, prompt)
-        job = Job(1, prompt - 1, request.arrival.answer, partial(_first, request, pod), done, pull)
+        first: Callable[[float], None] = partial(_first, request, pod)
+        done: Callable[[float], None] = partial(_done, request, pod, prompt)
+        if ways is not None:
+            pod.cached(request.arrival)  # from then on it has the prompt
+            ways.answers_next(pod)
+            first, done = self._learning(request, pod, ways, first, done)
+        job = Job(1, prompt - 1, request.arrival.answer, first, done, pull)
         self._read(pod, prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
+
+    @staticmethod
+    def _learning(
+        request: Request,
+        pod: SimulatedPod,
+        ways: SimulatedWays,
+        first: Callable[[float], None],
+        done: Callable[[float], None],
+    ) -> tuple[Callable[[float], None], Callable[[float], None]]:
+        """What is done at the first and at the last token, with what is learned from them."""
+
+        def first_and_learn(at: float) -> None:
+            first(at)
+            ways.handed_over(request, pod)
+
+        def done_and_learn(at: float) -> None:
+            done(at)
+            ways.answered(request, pod)
+
+        return first_and_learn, done_and_learn
 
     def _pull(
         self, request: Request, parameter: SimulatedPod, link: SimulatedLink, size: float, then: Callable[[], None]
@@ -258,6 +320,7 @@ def _first(request: Request, pod: SimulatedPod, at: float) -> None:
 
 def _done(request: Request, pod: SimulatedPod, load: int, at: float) -> None:
     pod.end(request, load, request.arrival.answer, at)
+    pod.remember(request.arrival)
     request.done_at = max(request.first_at, at + pod.engine.backlog)
 
 

@@ -89,6 +89,11 @@ class SimulatedPod:
             return 0
         return min(self.cache.hit(arrival.prefix), arrival.prompt - 1)
 
+    def remember(self, arrival: Arrival) -> None:
+        """It has answered a request, and keeps the KV cache of its answer as well."""
+        if self.cache is not None and arrival.after:
+            self.cache.hit(arrival.after)
+
 
 def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gaps, group: str = "") -> SimulatedPod:
     """A pod without requests."""

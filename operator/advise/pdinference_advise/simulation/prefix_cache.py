@@ -19,17 +19,21 @@ class PrefixCache:
         self._most = max(1, tokens // PREFIX_BLOCK)
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
-    def hit(self, prefix: tuple[int, ...]) -> int:
-        """Tokens at the beginning of a prompt that are there. From then on, all of its blocks are."""
-        blocks = self._blocks
-        found = 0
+    def has(self, prefix: tuple[int, ...]) -> int:
+        """Tokens at the beginning of a prompt that are there."""
+        blocks, found = self._blocks, 0
         for block in prefix:
             if block not in blocks:
                 break
             found += 1
+        return found * PREFIX_BLOCK
+
+    def hit(self, prefix: tuple[int, ...]) -> int:
+        """Tokens at the beginning of a prompt that are there. From then on, all of its blocks are."""
+        found, blocks = self.has(prefix), self._blocks
         for block in prefix:
             blocks[block] = None
             blocks.move_to_end(block)
         while len(blocks) > self._most:
             blocks.popitem(last=False)
-        return found * PREFIX_BLOCK
+        return found

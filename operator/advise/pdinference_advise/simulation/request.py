@@ -22,6 +22,7 @@ class Request:
         done_at: When its last one came; 0 before.
         prefilled_at: When P had computed its prompt.
         pulled_at: When D had its KV cache.
+        beside: Answers of its pod at its first token, if that is noted.
     """
 
     arrival: Arrival
@@ -30,6 +31,7 @@ class Request:
     done_at: float = 0.0
     prefilled_at: float = 0.0
     pulled_at: float = 0.0
+    beside: int = 0
 
     # What the router reads of a request that is under way at a pod, but not in a simulation:
     began_at: ClassVar[float] = 0.0

@@ -21,9 +21,9 @@ decode."""
 _BATCHED_TOKENS = {Role.PARAMETER: 8192, Role.DECODE: 2048}
 """Maximum tokens per step on GPUs. P prefills a prompt of 8,000 tokens in one step. D prefills only after a failed
 transfer; its other requests then wait for 56 ms at a time instead of 220 ms."""
-_BATCHED_TOKENS_OF_ANSWERS = 512
-"""Those of P while it also answers requests, whose tokens wait for each step with a prompt. vLLM has CUDA graphs for
-steps of up to 512 tokens."""
+_BATCHED_TOKENS_OF_BOTH = 512
+"""Those of a role that has prompts beside answers, whose tokens wait for each step with a prompt. vLLM has CUDA graphs
+for steps of up to 512 tokens."""
 _STARTUP_SECONDS = 3600
 """A 70B model takes many minutes to download and load."""
 _STARTUP_MARGIN_SECONDS = 900
@@ -54,8 +54,9 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
         return chosen
     if chosen is not None or own.accelerator.type != "GPU" or not spec.transfers_kv:
         return chosen
-    answers = role is Role.PARAMETER and spec.router.parameter_answers != "Never"
-    tokens = _BATCHED_TOKENS_OF_ANSWERS if answers else _BATCHED_TOKENS[role]
+    # A pod that computes prompts beside answers, which get no token meanwhile.
+    both = spec.router.parameter_may_answer if role is Role.PARAMETER else spec.router.is_adaptive
+    tokens = _BATCHED_TOKENS_OF_BOTH if both else _BATCHED_TOKENS[role]
     return max(tokens, own.max_num_seqs or spec.engine.max_num_seqs or 0)
 
 

@@ -3,6 +3,7 @@
 Tests: tests/api/test_crd.py
 """
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -25,7 +26,7 @@ def _within(field: str, least: str, most: str) -> Rule:
 
 
 class Objectives(ApiModel):
-    """Latencies that streamed answers should keep. The operator only reports whether they do."""
+    """Latencies that streamed answers should keep. Reported, and used by `router.disaggregation`."""
 
     ttft: Duration | None = None
     """Time to first token, for example 500ms."""
@@ -33,6 +34,12 @@ class Objectives(ApiModel):
     """Mean time per output token after the first, for example 30ms."""
     percentile: Annotated[float, Field(ge=50, le=99.9)] = 99
     """Share of the requests, in percent, that should keep each of them."""
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """The stated ones of `ttft` and `tpot`."""
+        limits = {"ttft": self.ttft, "tpot": self.tpot}
+        return {name: milliseconds(limit) / 1000 for name, limit in limits.items() if limit is not None}
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -104,7 +104,7 @@ class Spec(ApiModel):
     router: Router = Field(default_factory=Router)
     """The router, which gives clients a single address."""
     objectives: Objectives | None = None
-    """Latencies that streamed answers should keep. The operator only reports whether they do."""
+    """Latencies that streamed answers should keep. Reported, and used by `router.disaggregation`."""
     rollout: Rollout = Field(default_factory=Rollout)
     """How spec changes reach running pods."""
     memory_policy: Literal["Enforce", "Warn"] = "Enforce"

@@ -26,6 +26,7 @@ from pdinference.api.v1alpha1.route import Route
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
 ParameterAnswers = Literal["Never", "WhenDecodeIsBusy"]
+Disaggregation = Literal["Always", "Adaptive"]
 KeyName = Annotated[
     str,
     Field(max_length=63),
@@ -103,7 +104,7 @@ class Client(ApiModel):
     pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels of the pods. Default: all pods of the namespace."""
     cidr: Cidr | None = None
-    """Addresses outside the cluster, for example 192.0.2.0/24. Nodes and pods with `hostNetwork` count as such."""
+    """Addresses outside the cluster, as 192.0.2.0/24. Nodes and pods with `hostNetwork` count as such."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -116,26 +117,26 @@ class Client(ApiModel):
 
 
 class RouterService(ApiModel):
-    """The Service in front of the router. It has the name of the PDInference."""
+    """The Service in front of the router, named as the PDInference."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Service."""
     port: Annotated[int | None, Field(ge=1, le=65535)] = None
-    """Port that clients connect to. Default: 80, or 443 with router.tls."""
+    """Port for clients. Default: 80, or 443 with router.tls."""
     annotations: Annotated[dict[QualifiedName, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] = Field(
         default_factory=dict
     )
-    """Annotations on the Service, for example for a cloud's load balancer."""
+    """Annotations on the Service, for example of a load balancer."""
 
 
 class Router(ApiModel):
     """The router sends each request to a P pod and then to a D pod."""
 
     image: ImageReference | None = None
-    """Image with the `pdinference` program. Default: the image in the operator's settings. The chart value
-    `policy.routerImages` must allow any other image."""
+    """Image with the `pdinference` program. Default: the operator's setting. The chart value `policy.routerImages` must
+    allow others."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
-    """Number of router pods."""
+    """Router pods."""
     policy: RouterPolicy = "least_loaded"
     """How the router selects pods. least_loaded: P by outstanding prompt tokens, D by running requests. cache_aware: as
     least_loaded, but P by the beginning of the request while its load is near the mean. consistent_hash: by the header
@@ -143,15 +144,17 @@ class Router(ApiModel):
     when_no_prefill: WhenNoPrefill = "Serve"
     """What happens to requests while no P pod can compute prompts. Serve: D computes them. Wait: they wait for a P pod.
     Fail: they fail with status 503."""
+    disaggregation: Disaggregation = "Always"
+    """The way of requests. Always: P and D. Adaptive: for each P and D, D alone or P alone, as it costs least."""
     parameter_answers: ParameterAnswers = "Never"
     """Whether P pods also answer whole requests. WhenDecodeIsBusy: a P pod with time to spare answers a request alone
-    while each D pod has at least 32 and many more than the P pod. It makes long answers faster. P answers with its own
-    `args` and `env`, and on GPUs computes 512 tokens a step unless `maxNumBatchedTokens` is set."""
+    while each D pod has at least 32 and many more than the P pod. P then computes 512 tokens a step on GPUs, unless
+    `maxNumBatchedTokens` is set."""
     migration: bool = False
-    """Whether a stream that loses its D pod continues at another one. Only streams with one answer and without
-    logprobs, structured output or tools can continue; others end with an error event."""
+    """Whether a stream that loses its D pod continues at another one. Streams with several answers, logprobs,
+    structured output or tools end with an error event."""
     api_keys: ApiKeys | None = None
-    """API keys of clients. Default: none, so that everyone who can connect may send requests."""
+    """API keys of clients. Default: none: everyone who can connect may send requests."""
     tls: RouterTLS | None = None
     """TLS for clients. Default: HTTP."""
     clients: Annotated[list[Client] | None, Field(max_length=32)] = None
@@ -161,15 +164,24 @@ class Router(ApiModel):
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
-    """CPU and memory of the router container. Default: requests of 250m and 256Mi, because the router would starve next
-    to busy vLLM pods without a CPU request."""
+    """CPU and memory of the router container. Default: requests of 250m and 256Mi, so that it does not starve beside
+    busy vLLM pods."""
     pod_template: PodTemplate = Field(default_factory=dict)
-    """Overlay with `metadata` and `spec` of a pod, for settings without a field of their own. It is merged into the
-    router's pods (strategic merge)."""
+    """Overlay, merged into the router's pods (strategic merge): `metadata` and `spec` of a pod."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients use."""
     route: Route | None = None
     """HTTPRoute from a Gateway to the Service. Default: none."""
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether D also computes prompts by choice, and P also answers."""
+        return self.disaggregation == "Adaptive"
+
+    @property
+    def parameter_may_answer(self) -> bool:
+        """Whether P pods also answer whole requests."""
+        return self.is_adaptive or self.parameter_answers != "Never"
 
     @property
     def port(self) -> int:

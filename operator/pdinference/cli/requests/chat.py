@@ -16,8 +16,10 @@ from pdinference.cli.chosen import optional_name
 from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, say, terminal_width
 from pdinference.cli.requests.router import RouterForward, connected
+from pdinference.cli.requests.seconds import time_text
 from pdinference.cli.requests.stages import STAGES, Stages
 from pdinference.cli.requests.stream import RequestError, StreamedAnswer
+from pdinference.cli.requests.why import why_lines
 from pdinference.cli.requests.wrapping import WordWrap
 from pdinference.cluster.client import ApiServer
 
@@ -25,6 +27,7 @@ Json = dict[str, Any]
 
 _TALK: Final = "-"
 _PATH: Final = "/v1/chat/completions"
+_PLAIN: Final = ("  way: this request had no other one (spec.router.disaggregation)",)
 _BEFORE_STAGE: Final = 23
 """Columns of a line before the description of a stage, beside those before the line itself."""
 
@@ -40,11 +43,12 @@ def router_options(command: Callable[..., None]) -> Callable[..., None]:
 @optional_name("prompt")
 @click.option("--system", help="System prompt.")
 @click.option("--max-tokens", type=click.IntRange(1, 100_000), default=1024, show_default=True)
+@click.option("--why", is_flag=True, help="Say why the request went through P and D, or to one of them alone.")
 @output_option()
 @router_options
 @connection_options
 def chat_command(
-    *, name: str | None, prompt: str, system: str | None, max_tokens: int, output: str, api_key: str | None,
+    *, name: str | None, prompt: str, system: str | None, max_tokens: int, why: bool, output: str, api_key: str | None,
     model: str | None, connect: Connect,
 ) -> None:  # fmt: skip
     """Ask a model, and see how long each stage took.
@@ -61,7 +65,7 @@ def chat_command(
             async for turn in turns(prompt):
                 messages.append({"role": "user", "content": turn})
                 try:
-                    answer = await _turn(router, messages, max_tokens, output)
+                    answer = await _turn(router, messages, max_tokens, output, why=why)
                 except RequestError as error:
                     raise click.ClickException(str(error)) from None
                 messages.append({"role": "assistant", "content": answer.text})
@@ -96,7 +100,9 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _turn(router: RouterForward, messages: list[Json], max_tokens: int, output: str) -> StreamedAnswer:
+async def _turn(
+    router: RouterForward, messages: list[Json], max_tokens: int, output: str, *, why: bool
+) -> StreamedAnswer:
     shown = output == "text"
     body = {"messages": messages, "max_tokens": max_tokens}
     text = WordWrap(terminal_width() if sys.stdout.isatty() else None)
@@ -109,7 +115,7 @@ async def _turn(router: RouterForward, messages: list[Json], max_tokens: int, ou
         click.echo(json.dumps(_as_json(router, answer, stages)))
         return answer
     click.echo("\n")
-    for line in timings(answer, stages):
+    for line in timings(answer, stages, why=why):
         say(line, indent=_BEFORE_STAGE if line.startswith(" ") else 0, dim=True)
     return answer
 
@@ -119,25 +125,23 @@ def _write(text: str) -> None:
         click.echo(text, nl=False)
 
 
-def timings(answer: StreamedAnswer, stages: Stages | str) -> list[str]:
-    """The times of an answer: as the client saw it, and by stage."""
-    between = f", then {_time(answer.between)} per token" if answer.between is not None else ""
+def timings(answer: StreamedAnswer, stages: Stages | str, *, why: bool) -> list[str]:
+    """The times of an answer: as the client saw it, and by stage; and why it went its way."""
+    between = f", then {time_text(answer.between)} per token" if answer.between is not None else ""
     tokens = f"{answer.prompt_tokens:,} prompt tokens, {answer.answer_tokens:,} answer tokens"
-    lines = [f"{tokens}: first token after {_time(answer.first)}{between}, {_time(answer.total)} in all"]
+    lines = [f"{tokens}: first token after {time_text(answer.first)}{between}, {time_text(answer.total)} in all"]
     if isinstance(stages, str):
         return [*lines, f"The stages are not known. {stages}"]
-    pods = {"prefill": stages.prefill, "first_token": stages.decode, "tokens": stages.decode}
+    pods = {"prefill": stages.prefill} | dict.fromkeys(("first_token", "alone", "tokens"), stages.decode)
     for stage, what in STAGES.items():
         if stage in stages.seconds:
             pod = f" ({pods[stage]})" if pods.get(stage) else ""
-            lines.append(f"  {stage:<11} {_time(stages.seconds[stage]):>9}  {what}{pod}")
+            lines.append(f"  {stage:<11} {time_text(stages.seconds[stage]):>9}  {what}{pod}")
     if stages.fallback:
         lines.append(f"  D computed the prompt: {stages.fallback}")
+    if why:
+        lines += _PLAIN if stages.why is None else why_lines(stages.why)
     return lines
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
 
 
 def _as_json(router: RouterForward, answer: StreamedAnswer, stages: Stages | str) -> Json:

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pdinference.api.names import ROUTER_CONTAINER
+from pdinference.cli.requests.why import why_in
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
+from pdinference.router.why import Why
 
 STAGES: Final[Mapping[str, str]] = {
     "queue": "waited for a ready pod",
     "prefill": "P computed the prompt",
     "first_token": "D fetched the KV cache and computed the first token",
+    "alone": "one pod computed the prompt and the first token",
     "tokens": "D generated the rest",
 }
 """The stages in their order, with what happens in them."""
@@ -38,6 +41,7 @@ class Stages:
         seconds: Duration of each stage that it had.
         prefill, decode: The pods; empty for none.
         fallback: Why D computed the prompt; empty if P did.
+        why: Why it went its way; None if it had no other one.
     """
 
     seconds: Mapping[str, float]
@@ -45,6 +49,7 @@ class Stages:
     decode: str = ""
     fallback: str = ""
     retries: int = 0
+    why: Why | None = None
 
 
 async def stages_of(api: ApiServer, namespace: str, pod: str, request_id: str, *, seconds: float) -> Stages | str:
@@ -101,4 +106,5 @@ def _stages(fields: Mapping[str, Any]) -> Stages:
         decode=str(fields.get("decode") or ""),
         fallback=str(fields.get("fallback") or ""),
         retries=int(fields.get("retries") or 0),
+        why=why_in(fields),
     )

@@ -24,6 +24,7 @@ from pdinference.api.v1alpha1.conditions import (
     STALLED,
 )
 from pdinference.api.v1alpha1.status import Status
+from pdinference.cli.status.ways import WayUse
 from pdinference.cli.stored_status import stored_status
 from pdinference.cluster.state.pods import pod_record
 from pdinference.planning.condition_changes import LIMITED, ROLE_CONDITIONS, find
@@ -112,6 +113,7 @@ class Overview:
         rollout: Reason of the condition Progressing.
         revision: The revision that the spec describes.
         serving: The revision that gets requests.
+        ways: Which ways requests went; None if each goes through P and D, or if that was not read.
         notes: What limits this overview.
     """
 
@@ -128,6 +130,7 @@ class Overview:
     roles: tuple[RoleView, ...]
     transfer: Mapping[str, Any] = field(default_factory=dict)
     objectives: Mapping[str, Any] = field(default_factory=dict)
+    ways: WayUse | None = None
     concerns: tuple[Concern, ...] = ()
     notes: tuple[str, ...] = ()
 

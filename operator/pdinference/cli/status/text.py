@@ -15,7 +15,9 @@ from rich.tree import Tree
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import ROLLOUT_COMPLETE
 from pdinference.cli.narrow import fitted
+from pdinference.cli.requests.why import WAY_WORDS
 from pdinference.cli.status.overview import Concern, Overview, PodLine, RoleView
+from pdinference.cli.status.ways import WayUse
 
 _TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "router"}
 _STYLES: Final = {"True": "green", "False": "bold red", "Unknown": "yellow"}
@@ -45,6 +47,8 @@ def tree(view: Overview) -> RenderableType:
             branch.add(_pod(pod))
     if view.transfer:
         root.add(_labelled("transfer", _transfer(view.transfer)))
+    if view.ways is not None:
+        root.add(_labelled("ways", ", ".join(_ways(view.ways))))
     if view.objectives:
         root.add(_labelled("objectives", _objectives(view.objectives)))
     return Group(root, *_below(view))
@@ -140,6 +144,25 @@ def _transfer(found: Any) -> str:
         f"canary {verification}" if verification else None,
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _ways(found: WayUse) -> Iterator[str]:
+    """The shares of the ways, and how right the predictions were."""
+    requests = sum(found.requests.values())
+    if not requests:
+        yield "no requests since the routers started"
+        return
+    shares = sorted(found.requests.items(), key=lambda one: -one[1])
+    yield ", ".join(f"{100 * number / requests:.0f} % {WAY_WORDS.get(way, way)}" for way, number in shares)
+    yield f"{requests:,.0f} requests since the routers started"
+    if found.measured_seconds:
+        error = 100 * found.error_seconds / found.measured_seconds
+        yield f"first tokens predicted {error:.0f} % off"
+    if found.prompt_tokens:
+        expected, cached = (
+            100 * tokens / found.prompt_tokens for tokens in (found.expected_cached_tokens, found.cached_tokens)
+        )
+        yield f"{cached:.0f} % of prompt tokens cached where one pod served ({expected:.0f} % expected)"
 
 
 def _amount(found: Any, member: str, text: str, *, least: float = 0.0) -> str | None:

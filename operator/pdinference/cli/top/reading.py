@@ -6,21 +6,17 @@ Tests: tests/cli/test_top.py
 import asyncio
 from typing import Final
 
-import aiohttp
-
 from pdinference.api import names
 from pdinference.api.engines import PodEngine, engines_of
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.pod_owner import is_of_workload
-from pdinference.cli.requests.forward import Forward
+from pdinference.cli.pod_metrics import UnansweredError, metrics_page
 from pdinference.cli.stored_status import stored_status
 from pdinference.cli.top.usage import EngineUse, engine_use
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.kinds import POD
-from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
 _AT_ONCE: Final = 16
 
 
@@ -43,15 +39,11 @@ async def read_engines(api: ApiServer, namespace: str, resource: Json) -> list[E
             try:
                 page = await _page(api, namespace, name, engine)
                 return engine_use(engine.role, shown, page, getattr(plan, engine.role, None))
-            except (UnreadableError, _UnansweredError) as error:
+            except (UnreadableError, UnansweredError) as error:
                 return EngineUse(engine.role, shown, problem=str(error))
 
     found = await asyncio.gather(*(one(pod, engine) for pod, engine in engines))
     return sorted(found, key=lambda use: (ENGINE_ROLES.index(use.role), use.engine))
-
-
-class _UnansweredError(Exception):
-    """An engine does not give its metrics."""
 
 
 def _has_engines(pod: Json) -> bool:
@@ -61,17 +53,5 @@ def _has_engines(pod: Json) -> bool:
 
 async def _page(api: ApiServer, namespace: str, pod: str, engine: PodEngine) -> bytes:
     if not engine.ready:
-        raise _UnansweredError("not ready")
-    forward = Forward(api, namespace, pod, engine.port)
-    async with forward.listening() as port, aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-        try:
-            async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
-                response.raise_for_status()
-                page = await response.content.read(LONGEST_BODY + 1)
-                while len(page) <= LONGEST_BODY and (more := await response.content.read(LONGEST_BODY)):
-                    page += more
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise _UnansweredError(forward.error or f"no metrics: {error or type(error).__name__}") from None
-    if len(page) > LONGEST_BODY:
-        raise _UnansweredError(f"its metrics are longer than {LONGEST_BODY:,} bytes")
-    return page
+        raise UnansweredError("not ready")
+    return await metrics_page(api, namespace, pod, engine.port)

@@ -1,0 +1,133 @@
+"""How long prompts, steps and hand-overs take, learned from the router's own requests. Pure.
+
+A role for which little was observed is taken for the other one: P and D mostly run on the same product. What was
+observed of a role counts less with each observation of the other one. So a role that looked slow once is tried again.
+
+Tests: tests/router/test_speeds.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pdinference.api.names import Role
+from pdinference.router.line import KEPT, Line
+from pdinference.router.ways import MISSED_STEPS, RoleTimes, WayTimes
+
+_LONG_KEPT: Final = 0.998
+"""Weight of the steps before, with each one: a steady load shows few numbers of answers, so others are remembered."""
+_BYTES_PER_TOKEN: Final = 4.0
+_STEP_TOKENS: Final = 512.0
+"""The default of both roles with `router.disaggregation: Adaptive` (api/v1alpha1/defaults.py)."""
+
+
+def _prompts() -> dict[Role, Line]:
+    parameter = Line(from_origin=True)
+    return {Role.PARAMETER: parameter, Role.DECODE: Line(parameter)}
+
+
+def _steps() -> dict[Role, Line]:
+    decode = Line(kept=_LONG_KEPT)
+    return {Role.PARAMETER: Line(decode, kept=_LONG_KEPT), Role.DECODE: decode}
+
+
+@dataclass(slots=True)
+class Speeds:
+    """What the router has learned of its pods. They are all alike in a role.
+
+    Attributes:
+        step_tokens: `max-num-batched-tokens` of each role.
+        prompts: Of each role: seconds of a prompt, by the tokens that the pod had to compute.
+        steps: Of each role: seconds of a step, by the answers under way.
+        hand_overs: Seconds from the end of a prompt on P to the first token of D, by its tokens.
+        answer: Tokens of an answer.
+        bytes_per_token: Of requests.
+    """
+
+    step_tokens: Mapping[Role, float] = field(default_factory=dict)
+    prompts: Mapping[Role, Line] = field(default_factory=_prompts)
+    steps: Mapping[Role, Line] = field(default_factory=_steps)
+    hand_overs: Line = field(default_factory=Line)
+    answer: Line = field(default_factory=Line)
+    bytes_per_token: float = _BYTES_PER_TOKEN
+
+    @property
+    def are_known(self) -> bool:
+        """Whether enough requests have gone through P and D."""
+        lines = self.prompts[Role.PARAMETER], self.steps[Role.DECODE], self.hand_overs
+        return all(line.is_known for line in lines)
+
+    @property
+    def times(self) -> WayTimes:
+        """How long things take, by the lines."""
+        parameter, decode = self.of(Role.PARAMETER), self.of(Role.DECODE)
+        hand_over, moved_token = self.hand_overs.fitted()
+        return WayTimes(
+            parameter,
+            decode,
+            hand_over=hand_over,
+            moved_token=moved_token,
+            # KV cache that arrives delays a step by about one more (benchmarks/results/advise.md).
+            join=decode.step,
+        )
+
+    def of(self, role: Role) -> RoleTimes:
+        """The times of a role."""
+        request, token = self.prompts[role].fitted()
+        step, answer = self.steps[role].fitted()
+        return RoleTimes(request, token, step, answer, self.step_tokens.get(role, _STEP_TOKENS))
+
+    def step(self, role: Role, answers: float) -> float:
+        """Seconds of a step with a token of each of so many answers."""
+        return self.steps[role].at(answers)
+
+    def computed(self, role: Role, tokens: float, answers: float, seconds: float) -> None:
+        """A pod has computed a prompt.
+
+        Args:
+            role: Its role.
+            tokens: Prompt tokens that it had to compute.
+            answers: Answers that were under way when the prompt came: it waits for the rest of their step.
+            seconds: Until its first token, from the request or from the end of the prompt before it on.
+        """
+        waits = self.step(role, answers) if answers else 0.0
+        _observe(self.prompts, role, tokens, max(0.0, seconds - waits))
+
+    def stepped(self, role: Role, answers: float, seconds: float) -> None:
+        """An answer is complete, which a pod generated beside others.
+
+        Args:
+            role: Its role.
+            answers: Answers that were under way, with this one.
+            seconds: Between two of its tokens, as a mean.
+        """
+        _observe(self.steps, role, answers, seconds)
+
+    def handed_over(self, tokens: float, answers: float, seconds: float) -> None:
+        """D has given the first token of a prompt that P computed.
+
+        Args:
+            tokens: Those that D had not.
+            answers: Answers under way at D, with this one.
+            seconds: From the end of the prompt on P to the first token.
+        """
+        steps = MISSED_STEPS * self.step(Role.DECODE, answers)
+        self.hand_overs.observe(tokens, max(0.0, seconds - steps))
+
+    def ended(self, size: int, prompt: int, answer: int) -> None:
+        """An answer is complete.
+
+        Args:
+            size: Bytes of the request.
+            prompt: Its prompt tokens.
+            answer: Tokens of the answer.
+        """
+        if prompt > 0 and answer > 0:
+            self.answer.observe(0, answer)
+            self.bytes_per_token += (min(size / prompt, 1000.0) - self.bytes_per_token) * (1 - KEPT)
+
+
+def _observe(lines: Mapping[Role, Line], role: Role, units: float, seconds: float) -> None:
+    lines[role].observe(units, seconds)
+    for other in lines.keys() - {role}:
+        lines[other].forget()

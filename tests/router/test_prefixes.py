@@ -1,0 +1,78 @@
+"""Which pods have the beginning of a prompt."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.api.names import Role
+from pdinference.router.pod import Observed, Pod
+from pdinference.router.prefixes import Chain, PrefixIndex
+
+
+def pod(name: str) -> Pod:
+    return Pod(Observed(name, name, Role.DECODE, name, ready=True))
+
+
+def chain(text: str) -> Chain:
+    return Chain.of(letter.encode() * 10 for letter in text)
+
+
+def test_a_later_turn_is_known_where_the_earlier_one_was() -> None:
+    index, first, second = PrefixIndex(), pod("d1"), pod("d2")
+    index.add(chain("abc"), first)
+    index.add(chain("ax"), second)
+    assert index.known(chain("abcd"), [first, second]) == {first: 30, second: 10}
+    assert index.known(chain("xbc"), [first, second]) == {first: 0, second: 0}
+
+
+def test_an_answer_belongs_to_the_next_turn() -> None:
+    index, d1 = PrefixIndex(), pod("d1")
+    asked = chain("ab")
+    index.add(asked.extended([b"answer"]), d1)
+    assert index.known(asked.extended([b"answer", b"next"]), [d1]) == {d1: 26}
+    assert index.known(asked.extended([b"another"]), [d1]) == {d1: 20}
+    assert Chain().extended([b"answer"]) == Chain()
+
+
+def test_a_container_that_started_again_knows_nothing() -> None:
+    index, d1 = PrefixIndex(), pod("d1")
+    index.add(chain("ab"), d1)
+    d1.observed = replace(d1.observed, restarts=1)
+    assert index.known(chain("ab"), [d1]) == {d1: 0}
+    index.add(chain("a"), d1)
+    assert index.known(chain("ab"), [d1]) == {d1: 10}
+
+
+def test_what_a_pod_had_not_in_its_cache_is_forgotten_for_this_pod_alone() -> None:
+    index, first, second = PrefixIndex(), pod("d1"), pod("d2")
+    for one in (first, second):
+        index.add(chain("abcd"), one)
+    index.lost(chain("abcd"), first, known=20)
+    assert index.known(chain("abcd"), [first, second]) == {first: 20, second: 40}
+
+
+def test_the_pieces_used_least_recently_go_first() -> None:
+    index, d1 = PrefixIndex(most=4), pod("d1")
+    index.add(chain("ab"), d1)
+    index.add(chain("xy"), d1)
+    index.add(chain("ab"), d1)
+    index.add(chain("uv"), d1)
+    assert len(index) == 4
+    assert index.known(chain("ab"), [d1]) == {d1: 20}
+    assert index.known(chain("xy"), [d1]) == {d1: 0}
+
+
+TEXTS = st.text("ab", min_size=1, max_size=5)
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(0, 2)), max_size=20), TEXTS)
+def test_it_knows_the_longest_beginning_that_a_pod_has_had(sent: list[tuple[str, int]], asked: str) -> None:
+    index, pods = PrefixIndex(), [pod(f"d{n}") for n in range(3)]
+    for text, number in sent:
+        index.add(chain(text), pods[number])
+    found = index.known(chain(asked), pods)
+    for number, one in enumerate(pods):
+        had = [text for text, of in sent if of == number]
+        lengths = [n for n in range(len(asked) + 1) if not n or any(text.startswith(asked[:n]) for text in had)]
+        assert found[one] == 10 * max(lengths)
