@@ -29,6 +29,8 @@ NAMESPACE = demo.NAMESPACE
 NAME = demo.NAME
 _DRAIN_SECONDS = 40
 """The least that a resource may have, as D pods wait for a quarter of it. test_tiers.py has the default."""
+STEP_SECONDS = "0.02"
+"""Of an engine, as on a GPU: requests under way then leave most of two cores to what the test waits for."""
 _SHOWN = 60
 """Lines of each thing that is shown of a cluster in which a test failed."""
 
@@ -63,6 +65,7 @@ class Serving:
 def quick_example(images: ImageReferences) -> dict[str, Any]:
     """The example. Its pods end sooner than by default, and several D pods run on different nodes."""
     document = example(images)
+    document["spec"]["engine"]["env"]["VLLM_CPU_STEP_SECONDS"] = STEP_SECONDS
     document["spec"]["rollout"] = {"drainSeconds": _DRAIN_SECONDS}
     spread = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
     document["spec"]["decode"]["placement"] = {"topologySpread": [spread]}
