@@ -276,7 +276,7 @@ class TestWebhook:
 
     def test_it_fails_closed(self) -> None:
         webhook = self.configuration()
-        assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Fail", "None", 5)
+        assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Fail", "None", 10)
 
     def test_the_early_call_is_the_same_but_for_its_path_and_may_fail(self) -> None:
         for values in ({}, NAMESPACED):
@@ -393,7 +393,7 @@ class TestRollouts:
         "values",
         [
             {"replicas": 3},
-            {"webhook": {"timeoutSeconds": 10}},
+            {"webhook": {"timeoutSeconds": 20}},
             {"rbac": {"userRoles": False}},
             {"crds": {"keep": False}},
             {"metrics": {"service": {"annotations": {"a": "b"}}}},

@@ -43,7 +43,7 @@ from pdinference.runtime.tls_endpoint import TlsEndpoint
 _LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
 _LANES = {
-    "admission": LaneLimits(cpu_seconds=2, seconds=4, patience=4.5),  # the API server waits for 5 s
+    "admission": LaneLimits(cpu_seconds=2, seconds=9, patience=9.5),  # the API server waits for 10 s
     "reconcile": LaneLimits(cpu_seconds=5, seconds=20, patience=120),
 }
 
