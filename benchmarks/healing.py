@@ -34,7 +34,8 @@ CLUSTER: Final = "healing"
 SHAPE: Final = Shape(clients=2, words=(130,), pause=0.5)
 ANSWERS: Final = 4
 CUT_S: Final = 30.0
-HEALED_S: Final = 600.0
+HEALED_S: Final = 1200.0
+"""An engine that hangs is proven to after five minutes or more."""
 KILLS: Final = 3
 """The kubelet waits longer before each new start of a container; with more, its pause is what would be measured."""
 
@@ -96,6 +97,11 @@ def killed(serving: Serving, role: Role) -> None:
     wait_until("the kubelet to notice", noticed, timeout=60)
 
 
+def hung(serving: Serving, role: Role) -> None:
+    """Stop the engine of a role for good. Its server answers `/health`, so the operator has to find it."""
+    faults.hang(serving.cluster, present(serving, role))
+
+
 def cut(serving: Serving, ports: Ports, direction: Direction) -> None:
     """Drop packets between P and D for a while."""
     parameter, decode = present(serving, Role.PARAMETER), present(serving, Role.DECODE)
@@ -121,6 +127,8 @@ FAULTS: Final[Mapping[str, tuple[Callable[[Serving], None], int]]] = {
         for direction in Direction
     },
     "connections reset": (torn, 1),
+    "P hangs": (partial(hung, role=Role.PARAMETER), 1),
+    "D hangs": (partial(hung, role=Role.DECODE), 1),
 }
 """What is done, and how often; 0 is as often as the command says."""
 
@@ -169,7 +177,7 @@ def measure(serving: Serving, name: str, times: int) -> Row:
             # A pod's time counts from its death, that of a fault of the network from its end.
             start = time.monotonic()
             cause(serving)
-            begin = start if name.endswith(("deleted", "killed")) else time.monotonic()
+            begin = start if name.endswith(("deleted", "killed", "hangs")) else time.monotonic()
             wait_until(f"{name} to heal", lambda: moves(serving, client), timeout=HEALED_S)
             seconds.append(time.monotonic() - begin)
             click.echo(f"{name}: {seconds[-1]:.0f} s")

@@ -93,6 +93,17 @@ def restarts(pod: dict[str, Any]) -> int:
     return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
+def hang(cluster: Cluster, pod: dict[str, Any]) -> int:
+    """Stop the engine of a vLLM pod for good, behind an API server that answers `/health`; its process comes back.
+
+    Raises:
+        ValueError: The pod has no such process, or several.
+    """
+    (engine,) = (pid for pid in _containers(cluster, pod) if _command(pid).startswith(_ENGINE))
+    os.kill(engine, signal.SIGSTOP)
+    return engine
+
+
 @contextmanager
 def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False) -> Iterator[None]:
     """Stop processes of a vLLM pod (SIGSTOP) and let them go on at the end: what is under way stays so meanwhile.
@@ -106,11 +117,7 @@ def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False
     Raises:
         ValueError: The pod has no such process, or several.
     """
-    if whole:
-        stopped = _containers(cluster, pod)
-    else:
-        (engine,) = (pid for pid in _containers(cluster, pod) if _command(pid).startswith(_ENGINE))
-        stopped = [engine]
+    stopped = _containers(cluster, pod) if whole else [hang(cluster, pod)]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     try:
