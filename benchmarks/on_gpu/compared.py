@@ -48,7 +48,7 @@ _COUNTED: Final = {
     "from_p": "vllm:external_prefix_cache_hits_total",
     "tokens": "vllm:generation_tokens_total",
 }
-_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "tpot", "gap", "whole")
+_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "later_turn_ttft", "tpot", "gap", "whole")
 
 
 def main() -> None:

@@ -2,8 +2,9 @@
 
 Each load is PROMPT/ANSWER@RATE+WARM-UP+COUNTED, as the rows of `benchmarks.advise.measured`: requests a second, and
 seconds. A mix names several lengths, each as likely: 8000/150,1000/250@6+4+30. With +DRAIN at the end, requests that
-are not complete so many seconds after the load are cancelled. No prompt comes twice. One line of JSON for each load,
-with times in ms.
+are not complete so many seconds after the load are cancelled. No prompt comes twice. 4000/250x6/150@1.2+15+20 has 1.2
+conversations a second: six turns, each with all before it and 150 tokens more, after a second and a half of thought.
+One line of JSON for each load, with times in ms.
 """
 
 import argparse
@@ -21,7 +22,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-_SYNTAX: Final = re.compile(r"(\d+/\d+(?:,\d+/\d+)*)@([\d.]+)\+([\d.]+)\+([\d.]+)(?:\+([\d.]+))?")
+_SYNTAX: Final = re.compile(r"(\d+/\d+(?:,\d+/\d+)*)(?:x(\d+)/(\d+))?@([\d.]+)\+([\d.]+)\+([\d.]+)(?:\+([\d.]+))?")
+_TOKEN_IDS: Final = re.compile(rb'"token_ids":\[([\d,]*)\]')
+_THOUGHT_S: Final = 1.5
 _WORDS: Final = 30_000
 _CHUNK: Final = 65536
 _PAUSE_S: Final = 1
@@ -36,12 +39,16 @@ class Request:
         sent: When it was sent.
         tokens: When each event with tokens came; a busy server puts several tokens into one.
         ended: Whether its answer is complete.
+        turn: Which one of a conversation; 0 for the first.
+        text: Its tokens, which the next turn begins with.
     """
 
     answer: int
+    turn: int = 0
     sent: float = 0.0
     tokens: list[float] = field(default_factory=list)
     ended: bool = False
+    text: list[int] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -61,6 +68,8 @@ class Load:
         counted: Seconds whose requests are.
         others: Prompt and answer tokens of further lengths, each as likely as the first.
         drain: Seconds after the load until incomplete requests are cancelled.
+        turns: Of a conversation; `rate` counts conversations.
+        added: Tokens that a turn adds to all before it.
     """
 
     prompt: int
@@ -70,6 +79,8 @@ class Load:
     counted: float
     others: tuple[tuple[int, int], ...] = ()
     drain: float = 90
+    turns: int = 1
+    added: int = 0
 
 
 def load_of(text: str) -> Load:
@@ -81,10 +92,11 @@ def load_of(text: str) -> Load:
     found = _SYNTAX.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text} is not PROMPT/ANSWER@RATE+WARM-UP+COUNTED[+DRAIN]")
-    lengths, rate, warm_up, counted, drain = found.groups()
+    lengths, turns, added, rate, warm_up, counted, drain = found.groups()
     pairs = (pair.split("/") for pair in lengths.split(","))
     (prompt, answer), *others = ((int(prompt), int(answer)) for prompt, answer in pairs)
     load = Load(prompt, answer, float(rate), float(warm_up), float(counted), tuple(others))
+    load = replace(load, turns=int(turns), added=int(added)) if turns else load
     return replace(load, drain=float(drain)) if drain else load
 
 
@@ -117,15 +129,24 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: b
         each: Whether to report every request, too: when it was sent, its time to the first token, its whole time (all
             in seconds), and its events.
     """
-    bodies, requests = [], list[Request]()
-    for at, prompt, answer in arrivals(load, random.Random(seed)):
-        asked = {"model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, "temperature": 0}
-        bodies.append((at, answer, json.dumps(asked | {"stream": True}).encode()))
+    chance, requests = random.Random(seed), list[Request]()
+    coming = [(at, prompt, answer, _body(model, load, prompt, answer)) for at, prompt, answer in arrivals(load, chance)]
     start, tasks = time.monotonic(), []
-    for (at, answer, body), url in zip(bodies, itertools.cycle(urls), strict=False):
+    last = start + load.warm_up + load.counted
+
+    async def talk(url: str, prompt: list[int], answer: int, body: bytes, chance: random.Random) -> None:
+        for turn in range(load.turns):
+            requests.append(request := Request(answer, turn))
+            await _ask(url, body, request)
+            prompt = prompt + request.text + [chance.randrange(3, _WORDS) for _ in range(load.added)]
+            body = _body(model, load, prompt, answer)
+            await asyncio.sleep(_THOUGHT_S if turn + 1 < load.turns else 0)
+            if time.monotonic() > last:
+                return
+
+    for (at, prompt, answer, body), url in zip(coming, itertools.cycle(urls), strict=False):
         await asyncio.sleep(max(0.0, start + at - time.monotonic()))
-        requests.append(Request(answer))
-        tasks.append(asyncio.create_task(_ask(url, body, requests[-1])))
+        tasks.append(asyncio.create_task(talk(url, prompt, answer, body, random.Random(at))))
     left = load.drain + start + load.warm_up + load.counted - time.monotonic()
     _, late = await asyncio.wait(tasks, timeout=max(0.0, left))
     for task in late:
@@ -133,6 +154,12 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: b
     await asyncio.gather(*tasks, return_exceptions=True)
     found = _report(load, requests, start + load.warm_up)
     return found | {"each": [_times(request, start) for request in requests if request.is_whole]} if each else found
+
+
+def _body(model: str, load: Load, prompt: list[int], answer: int) -> bytes:
+    asked = {"model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, "temperature": 0}
+    asked |= {"return_token_ids": True} if load.turns > 1 else {}
+    return json.dumps(asked | {"stream": True}).encode()
 
 
 def _times(request: Request, start: float) -> tuple[float, float, float, int]:
@@ -148,10 +175,14 @@ async def _ask(url: str, body: bytes, request: Request) -> None:
         request.sent = time.monotonic()
         writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
         await writer.drain()
+        rest = b""
         while chunk := await reader.read(_CHUNK):
             now = time.monotonic()
             request.tokens += [now] * chunk.count(b'"index":0')
+            rest += chunk
             request.ended = request.ended or b"[DONE]" in chunk
+        found = _TOKEN_IDS.findall(rest)
+        request.text = [int(token) for tokens in found for token in tokens.split(b",") if token]
     finally:
         writer.close()
 
@@ -173,7 +204,10 @@ def _report(load: Load, requests: list[Request], counted_from: float) -> dict[st
         "gap": gaps,
         "whole": [request.tokens[-1] - request.sent for request in whole],
     }
-    times = {name: _percentiles(values) for name, values in columns.items()}
+    if load.turns > 1:
+        columns["first_turn_ttft"] = [one.tokens[0] - one.sent for one in whole if not one.turn]
+        columns["later_turn_ttft"] = [one.tokens[0] - one.sent for one in whole if one.turn]
+    times = {name: _percentiles(values) for name, values in columns.items() if len(values) > 1}
     ends = [request.tokens[-1] for request in requests if request.is_whole]
     within = sum(counted_from <= end < counted_from + load.counted for end in ends)
     counts = {"requests": len(counted), "incomplete": len(counted) - len(whole)}
