@@ -55,8 +55,9 @@ class _Watch:
 
 
 class Monitor:
-    """Probes pods that owe an answer and have been silent, and those with a fault.
+    """Probes pods that the router waits for and that have been silent, and those with a fault.
 
+    A pod whose client does not read has nothing to say: it is silent, and no failure.
     A long prompt is silent for minutes, so silence alone is no failure. A pod whose API server does not answer /health
     is, and a pod whose engine takes no step for a long time.
 
@@ -99,7 +100,7 @@ class Monitor:
     async def round(self) -> None:
         """Probe each silent pod, and each with a fault, once."""
         now = asyncio.get_running_loop().time()
-        silent = [pod for pod in self._pods if pod.under_way and pod.heard_at < now - self._silence]
+        silent = [pod for pod in self._pods if pod.awaited and pod.heard_at < now - self._silence]
         self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
         withdrawn = [pod for pod in self._pods if pod.withdrawn and pod.observed.ready]
         self._stalled = {pod: found for pod, found in self._stalled.items() if pod.fault in _WITHOUT_STEPS}
