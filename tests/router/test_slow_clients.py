@@ -12,8 +12,10 @@ import pytest
 from aiohttp import web
 
 from pdinference.api.names import PodFault
+from pdinference.router.server import RequestLimits
 from tests.router import engines
 from tests.router.engines import Fleet, fleet
+from tests.router.test_failures import hang_without_kv_cache
 from tests.router.test_faults import pod_of
 from tests.waiting import LONG_S
 
@@ -130,3 +132,26 @@ async def test_a_pod_that_stalls_in_a_stream_is_found_once_its_client_has_read_w
         assert got.count(EVENT) == NUMBER
         assert b"(stalled)" in got
         assert pod_of(world, "d1").fault is PodFault.STALLED
+
+
+async def test_an_answer_that_waits_for_room_does_not_wait_for_kv_cache() -> None:
+    """The answer to a slow client takes the room. D has computed the next one, so its KV cache came."""
+    limits = RequestLimits(answers=28 * 2**20, room_seconds=LONG_S)
+    async with (
+        fleet("p", "d1", "d2", transfer=0.8, limits=limits) as world,
+        unread(world, stream=False) as client,
+    ):
+        world["d1"].fault, world["d1"].steps = much, repeat(7)
+        waits = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world["d1"].fault = None
+        world.observe()
+        world["d2"].fault, world["d2"].steps = hang_without_kv_cache, repeat(7)
+        # A later one whose KV cache really does not come, and which is answered by d1 then.
+        code, headers, _ = await asyncio.wait_for(world.post(), LONG_S)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+        assert not waits.done()
+        assert (await asyncio.wait_for(client.rest(), LONG_S)).endswith(WHOLE)
+        code, headers, _ = await asyncio.wait_for(waits, LONG_S)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert await world.metric('pdinference_router_pod_failures_total{reason="kv_cache"') == 1

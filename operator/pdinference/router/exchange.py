@@ -263,6 +263,7 @@ class Exchange:
             if not first:
                 raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)
+        self.waits_for_kv_cache = False  # the headers of a whole answer come when it is complete
         found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
         return Whole(response.status, response.headers, found)
 

@@ -34,10 +34,12 @@ class _Watch:
     """What is known of a pod that is silent.
 
     Attributes:
+        heard_at: Since when it has been silent.
         failures: Probes in a row that failed.
         steps: The engine's steps.
     """
 
+    heard_at: float
     failures: int = 0
     steps: Steps = field(default_factory=Steps)
 
@@ -79,12 +81,17 @@ class Monitor:
         """Probe each silent pod, and each with a fault, once."""
         now = asyncio.get_running_loop().time()
         silent = [pod for pod in self._pods if pod.awaited and pod.heard_at < now - self._silence]
-        self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
+        self._watches = {pod: self._watch(pod) for pod in silent}
         withdrawn = [pod for pod in self._pods if pod.withdrawn and pod.observed.ready]
         self._stalled = {pod: found for pod, found in self._stalled.items() if pod.fault in _WITHOUT_STEPS}
         await asyncio.gather(
             *map(self._check, silent), *map(self._try_again, withdrawn), *map(self._look_for_steps, self._stalled)
         )
+
+    def _watch(self, pod: Pod) -> _Watch:
+        """What is known of a silent pod. Another pod may take a round's time, in which this one was heard."""
+        known = self._watches.get(pod)
+        return known if known is not None and known.heard_at == pod.heard_at else _Watch(pod.heard_at)
 
     async def _check(self, pod: Pod) -> None:
         """Give up a silent pod that has failed."""
