@@ -145,6 +145,31 @@ async def test_an_engine_that_stalls_again_and_again_is_stuck_until_it_takes_a_s
         await goes_on(world)
 
 
+async def test_a_long_prompt_that_is_computed_in_parts_is_no_stall() -> None:
+    """vLLM counts no step without output, and parts of a prompt have none."""
+    parts = count(1)
+
+    async def metrics(_request: web.Request) -> web.Response:
+        steps, use = "vllm:iteration_tokens_total_count 7\n", f"vllm:kv_cache_usage_perc {next(parts) / 1e6}\n"
+        return web.Response(text=steps + use)
+
+    async with fleet("p", "d1", "d2", silence=0.1, stall=0.5) as world:
+        world["d1"].metrics_fault = metrics
+        world["d1"].go_on.clear()
+        world.observe("d2")
+        long = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe()
+        world["d2"].fault, world["d2"].steps = engines.hang, repeat(7)
+        other = asyncio.create_task(world.post())  # to d2, then to d1
+        await until(partial(has_fault, world, "d2", PodFault.STALLED), "the other D to stall")
+        assert pod_of(world, "d1").fault is None
+        world["d1"].go_on.set()
+        for asked in (long, other):
+            code, _, body = await asyncio.wait_for(asked, LONG_S)
+            assert (code, body["by"]) == (200, "d1")
+
+
 async def test_probes_that_failed_before_a_pod_was_heard_do_not_count() -> None:
     """A round takes as long as the probe of another pod that hangs, so a pod may be heard between two rounds."""
     more = asyncio.Event()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pdinference.loadmetrics.scraping.fetch import Share
-from pdinference.router.steps import Steps, read_steps
+from pdinference.router.steps import EngineProgress, Steps, read_progress
 from tests.router.engines import fleet, status
 
 Reading = tuple[float | None, float, float]
@@ -44,14 +44,17 @@ def test_the_time_before_a_request_does_not_count() -> None:
     assert seconds([(7.0, 100.0, 101.0), (7.0, 160.0, 161.0)], since=150) == 10
 
 
-async def test_the_steps_of_a_servers_engines_are_added() -> None:
+async def test_the_progress_of_a_servers_engines_is_added() -> None:
     async with fleet("p", "d") as world:
         (pod,) = (pod for pod in world.pods if pod.observed.name == "d")
-        world["d"].metrics = "".join(
-            f'vllm:iteration_tokens_total_count{{engine="{one}"}} {one + 3}\n' for one in (0, 1)
+        steps = "".join(f'vllm:iteration_tokens_total_count{{engine="{one}"}} {one + 3}\n' for one in (0, 1))
+        world["d"].metrics = steps
+        assert await read_progress(pod, Share()) == EngineProgress(7, 0)
+        world["d"].metrics = (
+            steps + 'vllm:kv_cache_usage_perc{engine="0"} 0.25\nvllm:kv_cache_usage_perc{engine="1"} 0.5\n'
         )
-        assert await read_steps(pod, Share()) == 7
+        assert await read_progress(pod, Share()) == EngineProgress(7, 0.75)
         world["d"].metrics = "vllm:num_requests_running 1\n"
-        assert await read_steps(pod, Share()) is None
+        assert await read_progress(pod, Share()) is None
         world["d"].metrics_fault = status(500)
-        assert await read_steps(pod, Share()) is None
+        assert await read_progress(pod, Share()) is None

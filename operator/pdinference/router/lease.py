@@ -14,7 +14,7 @@ from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod, UnderWay
 from pdinference.router.pods import Pods
-from pdinference.router.steps import Steps, read_steps
+from pdinference.router.steps import Steps, read_progress
 
 _LOOKS: Final = 20
 """Looks within the time that KV cache may take. A request that waits for less than one costs nothing."""
@@ -55,7 +55,8 @@ class LeaseGuard:
         while waiting := self._waiting(pod):
             began = now()
             if began >= next_reading(steps, min(request.began_at for request in waiting), self._transfer):
-                steps.read(await read_steps(pod, self._share), began, now())
+                found = await read_progress(pod, self._share)
+                steps.read(None if found is None else found.steps, began, now())
             for request in self._waiting(pod):  # some have had their first byte during the reading
                 if is_lost(request, steps, pod.answered_at, now(), self._transfer):
                     request.abort(FailureReason.NO_KV_CACHE)

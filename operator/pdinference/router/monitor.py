@@ -18,7 +18,7 @@ from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
-from pdinference.router.steps import Steps, read_steps
+from pdinference.router.steps import Steps, read_progress
 
 _PROBES: Final = 3
 """Number of probes in a row that have to fail."""
@@ -68,8 +68,8 @@ class Monitor:
         self._silence = silence
         self._stall = stall
         self._watches: dict[Pod, _Watch] = {}
-        self._stalled: dict[Pod, tuple[float, float]] = {}
-        """The engine's steps when it stalled, and when that was found."""
+        self._stalled: dict[Pod, tuple[object, float]] = {}
+        """The engine's progress when it stalled, and when that was found."""
 
     async def forever(self) -> None:
         """Probe until cancelled."""
@@ -102,7 +102,7 @@ class Monitor:
     def _stall_of(self, pod: Pod) -> PodFault:
         """Whether a pod stalled, or has stalled again and again. A step between would have ended its fault."""
         now = asyncio.get_running_loop().time()
-        _, since = self._stalled.setdefault(pod, (self._watches[pod].steps.count or 0.0, now))
+        _, since = self._stalled.setdefault(pod, (self._watches[pod].steps.last, now))
         return PodFault.STUCK if now - since >= _STALLS * self._stall else PodFault.STALLED
 
     async def _try_again(self, pod: Pod) -> None:
@@ -112,8 +112,8 @@ class Monitor:
 
     async def _look_for_steps(self, pod: Pod) -> None:
         """Find whether the engine of a pod that stalled goes on."""
-        steps = await read_steps(pod, self._share)
-        if steps is not None and steps != self._stalled[pod][0]:
+        found = await read_progress(pod, self._share)
+        if found is not None and found != self._stalled[pod][0]:
             self._pods.answered(pod)
 
     async def _fault(self, pod: Pod) -> PodFault | None:
@@ -125,8 +125,8 @@ class Monitor:
         began = asyncio.get_running_loop().time()
         if watch.failures or began - watch.steps.tried_at < self._stall / _READINGS:
             return None
-        count = await read_steps(pod, self._share)
-        watch.steps.read(count, began, asyncio.get_running_loop().time())
+        found = await read_progress(pod, self._share)
+        watch.steps.read(found, began, asyncio.get_running_loop().time())
         return PodFault.STALLED if watch.steps.without() >= self._stall else None
 
     async def _is_healthy(self, pod: Pod) -> bool:
