@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, repeat
 
+import aiohttp
+import pytest
+from aiohttp import web
+
 from pdinference.api.names import METRIC_POD_FAULT, PodFault
+from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.faults import MOST, PodFaults
+from pdinference.router.monitor import Monitor
 from pdinference.router.pod import Observed, Pod
 from pdinference.router.pods import Pods
 from tests.router import engines
@@ -137,6 +143,67 @@ async def test_an_engine_that_stalls_again_and_again_is_stuck_until_it_takes_a_s
         await until(partial(has_fault, world, "d1", PodFault.STUCK), "it to be stuck")
         await asyncio.wait_for(asked, LONG_S)
         await goes_on(world)
+
+
+async def test_a_long_prompt_that_is_computed_in_parts_is_no_stall() -> None:
+    """vLLM counts no step without output, and parts of a prompt have none."""
+    parts = count(1)
+
+    async def metrics(_request: web.Request) -> web.Response:
+        steps, use = "vllm:iteration_tokens_total_count 7\n", f"vllm:kv_cache_usage_perc {next(parts) / 1e6}\n"
+        return web.Response(text=steps + use)
+
+    async with fleet("p", "d1", "d2", silence=0.1, stall=0.5) as world:
+        world["d1"].metrics_fault = metrics
+        world["d1"].go_on.clear()
+        world.observe("d2")
+        long = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe()
+        world["d2"].fault, world["d2"].steps = engines.hang, repeat(7)
+        other = asyncio.create_task(world.post())  # to d2, then to d1
+        await until(partial(has_fault, world, "d2", PodFault.STALLED), "the other D to stall")
+        assert pod_of(world, "d1").fault is None
+        world["d1"].go_on.set()
+        for asked in (long, other):
+            code, _, body = await asyncio.wait_for(asked, LONG_S)
+            assert (code, body["by"]) == (200, "d1")
+
+
+async def test_probes_that_failed_before_a_pod_was_heard_do_not_count() -> None:
+    """A round takes as long as the probe of another pod that hangs, so a pod may be heard between two rounds."""
+    more = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = await engines.events(request)
+        await response.write(engines.EVENTS[0])
+        await more.wait()
+        await response.write(engines.EVENTS[1])
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with fleet("p", "d", silence=LONG_S) as world, aiohttp.ClientSession() as session:
+        world["d"].fault, world["d"].dead = slow, True
+        pod = pod_of(world, "d")
+        monitor = Monitor(world.pods, session, Share(), silence=0.05, stall=LONG_S)
+        asked = asyncio.create_task(world.post({"stream": True}))
+
+        def is_silent(since: float) -> bool:
+            return bool(pod.awaited) and pod.heard_at > since and pod.heard_at < asyncio.get_running_loop().time() - 0.1
+
+        await until(lambda: pod.answered_at and is_silent(0.0), "D is silent")
+        for _ in range(2):
+            await monitor.round()
+        heard_at = pod.heard_at
+        more.set()
+        await until(lambda: is_silent(heard_at), "D is silent again")
+        for _ in range(2):
+            await monitor.round()
+        assert pod.fault is None
+        await monitor.round()
+        assert pod.fault is PodFault.HUNG
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asked
 
 
 async def test_a_pod_that_refuses_is_named_until_it_listens() -> None:

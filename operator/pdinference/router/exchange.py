@@ -101,8 +101,7 @@ class Stream:
             PodFailure: The stream has broken off.
         """
         with self._exchange.marked(), self._exchange.failures():
-            while chunk := await self._response.content.readany():
-                self._exchange.heard()
+            while chunk := await self._exchange.piece(self._response):
                 yield chunk
 
     def died(self) -> PodFailure:
@@ -133,7 +132,8 @@ class Exchange:
     ) -> None:
         self.pod = pod
         self.stream = stream
-        self.began_at = asyncio.get_running_loop().time()
+        self._now = asyncio.get_running_loop().time
+        self.began_at = self._now()
         self.waits_for_kv_cache = reads
         self._was_failing = pod.failures > 0
         self._begun = False
@@ -160,9 +160,21 @@ class Exchange:
         if self._response is not None:
             self._response.release()
 
-    def heard(self) -> None:
-        """Note that the pod sent something."""
-        self.pod.heard_at = asyncio.get_running_loop().time()
+    def _wait(self) -> None:
+        """Note that the router begins to wait for the pod. At other times it waits for the client, or for room."""
+        if not self.pod.awaited:
+            self.pod.heard_at = self._now()
+        self.pod.awaited += 1
+
+    async def piece(self, response: aiohttp.ClientResponse) -> bytes:
+        """The next bytes that the pod sends; none at the end."""
+        self._wait()
+        try:
+            found = await response.content.readany()
+        finally:
+            self.pod.awaited -= 1
+        self.pod.heard_at = self._now()
+        return found
 
     def mark(self, failure: PodFailure) -> None:
         """Say in a failure what the pod was doing besides."""
@@ -233,21 +245,25 @@ class Exchange:
     ) -> Whole | Stream:
         sent = CIMultiDict(headers)
         sent.update(tracing.headers())
-        self._response = response = await self._session.request(
-            method, url, headers=sent, data=body, allow_redirects=False
-        )
+        self._wait()
+        try:
+            self._response = response = await self._session.request(
+                method, url, headers=sent, data=body, allow_redirects=False
+            )
+        finally:
+            self.pod.awaited -= 1
         if not is_answer(response.status):
             raise PodFailure(FailureReason.STATUS, status=response.status)
         if not any(name in response.headers for name in _FRAMES):
             raise PodFailure(FailureReason.UNFRAMED_ANSWER)
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
-            first = await response.content.readany()
-            self.heard()
+            first = await self.piece(response)
             self.waits_for_kv_cache = False
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first:
                 raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)
+        self.waits_for_kv_cache = False  # the headers of a whole answer come when it is complete
         found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
         return Whole(response.status, response.headers, found)
 
@@ -262,8 +278,7 @@ class Exchange:
         """A whole answer. It is held until the exchange ends."""
         found = bytearray()
         await self._hold(response.content_length or 0, longest)  # answers must not wait half held
-        async for chunk in response.content.iter_any():
-            self.heard()
+        while chunk := await self.piece(response):
             await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)

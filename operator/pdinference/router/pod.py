@@ -78,12 +78,14 @@ class Pod:
 
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
-        under_way: These requests.
+        under_way: These requests. Some of them may wait for their clients alone.
+        awaited: Number of those for which the router waits for the pod now.
         alone: Whole requests among them that a P pod answers.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
         prompts: How busy a P pod is with prompts.
         queue: The prompts that it has to compute (`router.disaggregation: Adaptive`).
-        heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
+        heard_at: When it last sent something, or when the router began to wait for it without doing so already, on the
+            clock of the event loop.
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
@@ -97,6 +99,7 @@ class Pod:
     observed: Observed
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
+    awaited: int = 0
     alone: int = 0
     turn: int = 0
     prompts: Busy = field(default_factory=Busy)
@@ -138,8 +141,6 @@ class Pod:
     @contextmanager
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
-        if not self.under_way:
-            self.heard_at = request.began_at
         self.under_way.add(request)
         self.turn = next(_TURNS)
         self.tokens += tokens

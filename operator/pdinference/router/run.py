@@ -29,6 +29,7 @@ from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.faults import PodFaults
 from pdinference.router.keys import Keys
+from pdinference.router.lease import LeaseGuard
 from pdinference.router.leaving import LEAVE_S
 from pdinference.router.models import Models
 from pdinference.router.monitor import Monitor
@@ -144,8 +145,8 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         telemetry = Telemetry(metrics, Tracer(settings.spans))
         front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
         share = Share()
-        times = {"silence": settings.silence, "stall": settings.stall, "transfer": settings.transfer}
-        monitor = Monitor(pods, session, share, **times)
+        monitor = Monitor(pods, session, share, silence=settings.silence, stall=settings.stall)
+        leases = LeaseGuard(pods, Share(), transfer=settings.transfer)  # waits for no reading of another task
         handover = settings.rules.handover
         transfers = Transfers(pods, share, handover.counters if handover is not None else {})
         mode = settings.verification if handover is not None else "Off"
@@ -156,6 +157,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),
+            asyncio.create_task(leases.forever(), name="leases"),
             asyncio.create_task(transfers.forever(), name="transfers"),
             asyncio.create_task(verifier.forever(), name="verification"),
         ]

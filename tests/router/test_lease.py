@@ -1,0 +1,93 @@
+"""Requests whose KV cache does not come end before P's lease on it does, whatever other pods do."""
+
+import asyncio
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Final
+
+import pytest
+
+from pdinference.api.names import PodFault
+from pdinference.router.dispatch import Rules
+from pdinference.router.failure_reason import FailureReason
+from pdinference.router.lease import is_lost, next_reading
+from pdinference.router.run import Settings
+from pdinference.router.steps import Steps
+from tests.router import engines
+from tests.router.engines import fleet
+from tests.router.test_failures import hang_without_kv_cache, under_way
+from tests.router.test_faults import pod_of
+from tests.waiting import LONG_S, until
+
+TRANSFER_S: Final = Settings(Rules(None, {})).transfer
+LOOK_S: Final = TRANSFER_S / 20
+NOTICED_S: Final = 25.0
+BEGAN: Final = 1000.0
+
+
+@dataclass(eq=False)
+class Request:
+    """A request to D that began at a time."""
+
+    began_at: float = BEGAN
+    waits_for_kv_cache: bool = True
+    stream: bool = False
+
+    def abort(self, reason: FailureReason) -> None:
+        raise NotImplementedError(reason)
+
+
+async def test_a_transfer_ends_in_time_while_the_probe_of_another_pod_hangs() -> None:
+    async with fleet("p", "d1", "d2", silence=0.1) as world:
+        world["d2"].fault, world["d2"].healthy = engines.hang, False
+        await asyncio.wait_for(await under_way(world, "d2", without="d1"), LONG_S)
+        assert pod_of(world, "d2").fault is PodFault.HUNG
+        await world.stop()
+        probes = world["d2"].probes
+        await world.restart(silence=2 * LONG_S, transfer=0.8)
+        await until(lambda: world["d2"].probes > probes, "the pod that hung is probed")
+        world["d1"].fault, world["d1"].steps = hang_without_kv_cache, repeat(7)
+        code, headers, _ = await asyncio.wait_for(world.post(), LONG_S)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+
+
+@pytest.mark.parametrize("last_step", [None, 0.5, 1.5])
+@pytest.mark.parametrize("failing", [0.0, 11.0])
+def test_it_ends_before_the_lease_if_d_takes_no_step(last_step: float | None, failing: float) -> None:
+    """A model of the guard's looks; readings between `failing` and twice that fail."""
+    steps, request = Steps(), Request()
+    now = BEGAN + LOOK_S
+    while not is_lost(request, steps, 0.0, now, TRANSFER_S):
+        if now >= next_reading(steps, BEGAN, TRANSFER_S):
+            count = 8.0 if last_step is not None and now >= BEGAN + last_step else 7.0
+            steps.read(None if failing <= now - BEGAN < 2 * failing else count, now, now + 0.1)
+        now += LOOK_S
+        assert now <= BEGAN + NOTICED_S
+    assert now >= BEGAN + TRANSFER_S
+
+
+def test_a_d_that_takes_steps_may_let_it_wait() -> None:
+    steps = Steps()
+    for look in range(100):
+        steps.read(float(look), BEGAN + look, BEGAN + look)
+        assert not is_lost(Request(), steps, 0.0, BEGAN + look, TRANSFER_S)
+
+
+def test_an_idle_time_before_the_request_does_not_count() -> None:
+    steps = Steps()
+    for at in (BEGAN - 2 * TRANSFER_S, BEGAN + 1):
+        steps.read(7.0, at, at)
+    assert not is_lost(Request(), steps, 0.0, BEGAN + TRANSFER_S + 1, TRANSFER_S)
+
+
+@pytest.mark.parametrize(
+    ("stream", "answered", "waited", "lost"),
+    [
+        (True, 1.0, TRANSFER_S, True),
+        (True, 1.0, TRANSFER_S - 1, False),
+        (True, -1.0, TRANSFER_S, False),
+        (False, 1.0, TRANSFER_S, False),
+    ],
+)
+def test_a_stream_is_lost_that_later_ones_overtook(stream: bool, answered: float, waited: float, lost: bool) -> None:
+    assert is_lost(Request(stream=stream), Steps(), BEGAN + answered, BEGAN + waited, TRANSFER_S) is lost
