@@ -195,15 +195,15 @@ def main(times: int, prefixes: tuple[str, ...]) -> None:
     if not names:
         raise click.UsageError(f"No fault begins so. There are: {', '.join(FAULTS)}.")
     Cluster.discard(CLUSTER)
-    cluster, built = cluster_with_images(CLUSTER)
     try:
+        cluster, built = cluster_with_images(CLUSTER)
         serving = started(cluster, local_references(built))
         rows = []
         for name in names:
             rows.append(measure(serving, name, times))
             click.echo(str(rows[-1]))
     finally:
-        cluster.down()
+        Cluster.discard(CLUSTER)
     click.echo("\n".join(["", *map(str, rows), *(lost for row in rows for lost in row.lost)]))
 
 

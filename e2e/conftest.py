@@ -93,12 +93,12 @@ def serving() -> Iterator[Serving]:
     keep = os.environ.get("PDINFERENCE_KEEP") == "1"
     if not keep:
         Cluster.discard(name)
-    cluster, built = cluster_with_images(name, policies=True)
     try:
+        cluster, built = cluster_with_images(name, policies=True)
         yield started(cluster, local_references(built))
     finally:
         if not keep:
-            cluster.down()
+            Cluster.discard(name)
 
 
 @pytest.fixture

@@ -290,8 +290,8 @@ def test_a_second_cluster_beside_it(cluster: Cluster) -> None:
         writes = [entry["objectRef"]["resource"] for entry in entries if entry["user"]["username"] == "admin"]
         assert {"nodes", "pods"} <= set(writes)
 
-        anew = Cluster.fresh(other.name, nodes=0, kwok=True)
-        assert anew.kubectl("get", "nodes", "--output=name") == "", "what an interrupted run left is gone"
+        with Cluster.fresh(other.name, nodes=0, kwok=True) as anew:
+            assert anew.kubectl("get", "nodes", "--output=name") == "", "what a killed run left is gone"
     assert leftovers(other.spec) == []
     assert cluster.kubectl("get", "--raw=/readyz") == "ok"
 

@@ -1,13 +1,14 @@
 """Components of the local cluster are found by a variable in their environment."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster import processes
-from e2e.cluster.processes import marked_processes
+from e2e.cluster import Cluster, build, controlplane, debian, network, pki, processes, spec, teardown
+from e2e.cluster.processes import kill_marked, marked_processes
 from e2e.cluster.spec import ClusterSpec
 
 CHAIN = "if [ $1 -gt 0 ]; then exec sh $0 $(($1 - 1)); else exec cat; fi\n"
@@ -30,6 +31,29 @@ def test_a_process_is_found_while_it_becomes_another_program(tmp_path: Path, oth
             assert marked_processes(cluster) == [process.pid]
             looks += 1
     assert looks > 1
+
+
+def test_ctrl_c_while_a_cluster_comes_up_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a process in place of etcd, without what else a cluster changes on this machine."""
+    monkeypatch.setenv("PDINFERENCE_STATE", str(tmp_path))
+    unused = ((spec, "check"), (debian, "require"), (build, "prepare"), (network, "create"), (pki, "ensure"))
+    for module, name in unused:
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(teardown, "remove", kill_marked)
+    started = list[ClusterSpec]()
+
+    def interrupted(cluster: ClusterSpec) -> None:
+        environment = {**os.environ, processes._MARK: f"{cluster.folder}/etcd"}
+        subprocess.run(["setsid", "--fork", "sleep", "1000"], env=environment, check=True)
+        assert marked_processes(cluster)
+        started.append(cluster)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(controlplane, "ensure", interrupted)
+    with pytest.raises(KeyboardInterrupt), Cluster.fresh("interrupted", nodes=0):
+        pass
+    (cluster,) = started
+    assert marked_processes(cluster) == []
 
 
 def _name(pid: int) -> str:

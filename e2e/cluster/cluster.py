@@ -82,14 +82,22 @@ class Cluster:
             return cls._repair(found)
 
     @classmethod
-    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True, policies: bool = False) -> Self:
-        """As `up`, but without anything that an interrupted run left: for tests, which count what they find.
+    @contextmanager
+    def fresh(
+        cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True, policies: bool = False
+    ) -> Iterator[Self]:
+        """As `up`, for the time of a block, and without anything that a killed run left: tests count what they find.
+
+        It is taken down as well if it is interrupted while it comes up.
 
         Raises:
             ClusterError: It does not come up.
         """
         cls.discard(name)
-        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra, policies=policies)
+        try:
+            yield cls.up(name, nodes=nodes, kwok=kwok, dra=dra, policies=policies)
+        finally:
+            cls.discard(name)
 
     @classmethod
     def discard(cls, name: str) -> None:

@@ -287,8 +287,8 @@ def cli(folder: Path, tag: str, *, keep: bool, rollout: bool | None) -> None:
     """Upgrade from the commit TAG, whose files are in FOLDER."""
     Cluster.discard(CLUSTER)
     operator, router = build_earlier(folder, tag)
-    cluster, built = cluster_with_images(CLUSTER, policies=True)
     try:
+        cluster, built = cluster_with_images(CLUSTER, policies=True)
         for image in {operator, router}:
             cluster.load_image(image.reference, storage=image.storage)
         present = local_references(built)
@@ -297,7 +297,7 @@ def cli(folder: Path, tag: str, *, keep: bool, rollout: bool | None) -> None:
         Upgrade(Kubectl(cluster.kubeconfig, NAMESPACE), earlier, present, chart, rollout).run()
     finally:
         if not keep:
-            cluster.down()
+            Cluster.discard(CLUSTER)
 
 
 def main() -> None:

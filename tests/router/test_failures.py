@@ -272,6 +272,8 @@ async def test_a_running_request_ends_before_the_process() -> None:
         await world["d"].arrived.wait()
         stopped = asyncio.create_task(world.stop())
         await until(lambda: refuses(world), "new connections are refused")
+        async with world.client.get(f"{world.state}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "The router is shutting down.")
         world["d"].go_on.set()
         assert (await asked)[0] == 200
         await stopped

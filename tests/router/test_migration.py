@@ -12,7 +12,8 @@ from multidict import CIMultiDict
 
 from pdinference.router.calls import read_call
 from pdinference.router.migration import can_migrate
-from tests.router.engines import Engine, Fleet, events, fleet, status
+from pdinference.router.server import RequestLimits
+from tests.router.engines import PARAMS, Engine, Fleet, events, fleet, status
 from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking
 from tests.waiting import LONG_S
 
@@ -108,6 +109,28 @@ async def test_a_pod_that_refuses_the_rest_ends_the_stream_with_an_error() -> No
         world["d2"].fault = status(400)
         with pytest.raises(aiohttp.ClientPayloadError):
             await asked(world, COMPLETIONS, asking(COMPLETIONS))
+
+
+async def test_a_stream_whose_rest_finds_no_room_ends_with_an_error_event() -> None:
+    """A response that has begun cannot become another one: its status line would be text within the stream."""
+
+    async def much_for_the_rest(request: web.Request) -> web.Response:
+        is_rest = isinstance((await request.json())["prompt"], list)
+        return web.json_response({"kv_transfer_params": PARAMS, "more": "a" * 10_000 * is_rest})
+
+    rules, limits = {"migration": True, "policy": "round_robin"}, RequestLimits(answers=5000, room_seconds=0.1)
+    async with fleet("p", "d1", "d2", rules=rules, limits=limits) as world:
+        world["p"].fault = much_for_the_rest
+        answers(world["d1"], world["d2"], dies_after=600)
+        async with (
+            asyncio.timeout(LONG_S),
+            world.client.post(world.url + COMPLETIONS, json=asking(COMPLETIONS)) as answer,
+        ):
+            *_, last = [await answer.content.readuntil(b"\n\n") for _ in range(4)]
+            assert b"The D pod failed (no_room)." in last
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+        assert await world.metric('pdinference_router_requests_total{client="",outcome="cut"') == 1
 
 
 async def test_token_ids_are_only_for_clients_that_want_them() -> None:

@@ -61,6 +61,77 @@ async def test_a_released_lease_is_taken_at_once(api: FakeApi) -> None:
     assert await elected(second, within=0.2)
 
 
+async def test_a_lease_whose_renewal_was_interrupted_after_it_was_written_is_released(api: FakeApi) -> None:
+    """As by SIGTERM: the version that the leader knows is then outdated, or it knows none yet."""
+    create, replace = api.create, api.replace
+    written = asyncio.Event()
+
+    async def unanswered(path: str, manifest: dict[str, object]) -> dict[str, object]:
+        await (replace if path == PATH else create)(path, manifest)
+        written.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    for verb in ("create", "replace"):
+        leader = candidate(api, "a")
+        if verb == "replace":
+            await elected(leader)
+        written.clear()
+        setattr(api, verb, unanswered)
+        working = asyncio.create_task(leader.acquire() if verb == "create" else leader.hold())
+        await written.wait()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        api.create, api.replace = create, replace  # type: ignore[method-assign]
+        assert api.objects[PATH]["spec"]["holderIdentity"] == "a"
+        await leader.release()
+        assert api.objects[PATH]["spec"]["holderIdentity"] == "", verb
+
+
+async def test_a_lease_whose_renewal_failed_is_released(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    holding = asyncio.create_task(leader.hold())
+    await asyncio.sleep(0)
+    api.fail("replace", PATH, ApiError(500, "Internal", "x"))
+    await asyncio.sleep(QUICK.retry * 1.5)
+    holding.cancel()
+    await asyncio.gather(holding, return_exceptions=True)
+    await leader.release()
+    assert api.objects[PATH]["spec"]["holderIdentity"] == ""
+
+
+async def test_the_lease_of_another_candidate_is_not_released(api: FakeApi) -> None:
+    """Neither by one that waited for it, nor by one that lost it."""
+    first, second, waiting = candidate(api, "a"), candidate(api, "b"), candidate(api, "c")
+    await elected(first)
+    await asyncio.sleep(QUICK.duration)
+    assert await elected(second)
+    await first.release()
+    assert not await elected(waiting, within=0.1)
+    await waiting.release()
+    assert api.objects[PATH]["spec"]["holderIdentity"] == "b"
+
+
+async def test_a_release_ends_though_the_lease_changes_or_the_api_server_hangs(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    conflict = ApiError(409, "Conflict", "x")
+    api.fail("replace", PATH, conflict, conflict, conflict)
+    api.requests.clear()
+    await leader.release()
+    assert api.requests["replace"] == 2
+
+    async def hang(path: str) -> dict[str, object]:
+        await asyncio.sleep(60)
+        return {}
+
+    api.get = hang  # type: ignore[method-assign, assignment]
+    began = asyncio.get_running_loop().time()
+    await leader.release()
+    assert asyncio.get_running_loop().time() - began < QUICK.duration
+
+
 async def test_api_server_errors_before_the_deadline_keep_leadership(api: FakeApi) -> None:
     leader = candidate(api, "a")
     await elected(leader)

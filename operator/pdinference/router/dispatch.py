@@ -232,6 +232,11 @@ class Dispatcher:
         self._ending.set()
 
     @property
+    def ends(self) -> bool:
+        """Whether the process ends."""
+        return self._ending.is_set()
+
+    @property
     def can_answer(self) -> bool:
         """Whether there are pods that can get a request now, of each role that it needs."""
         return bool(self._decode_pods()) if self.rules.when_no_prefill == "Serve" else self.pods.complete
@@ -594,7 +599,7 @@ class Dispatcher:
             finally:
                 ready.cancel()
                 ending.cancel()
-            if self._ending.is_set():
+            if self.ends:
                 raise UnavailableError(
                     HTTPStatus.SERVICE_UNAVAILABLE, "The router is shutting down. Retry the request."
                 )

@@ -109,7 +109,11 @@ class Serving:
 
 
 async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
-    """Serve until SIGTERM or SIGINT, then finish the running requests."""
+    """Serve until SIGTERM or SIGINT, then finish the running requests.
+
+    Raises:
+        RuntimeError: A task has ended without which the router cannot work. The running requests are finished.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -117,11 +121,13 @@ async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
     async with serving(settings, pods, discover) as front:
         stopping = asyncio.create_task(stop.wait(), name="stop")
         done, _ = await asyncio.wait((stopping, *front.tasks), return_when=asyncio.FIRST_COMPLETED)
+        front.leave()
         if stopping not in done:
             ended = done.pop()
             cause = None if ended.cancelled() else ended.exception()
+            # The error below ends the process only after the last requests, which may take minutes.
+            _LOG.error("Task %s has ended, so the router shuts down", ended.get_name(), exc_info=cause)
             raise RuntimeError(f"task {ended.get_name()} has ended") from cause
-        front.leave()
         await asyncio.sleep(LEAVE_S)
 
 
@@ -165,7 +171,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
         stack.push_async_callback(_cancel, tasks)
         state = await _server(
-            _state(pods, verifier, metrics), (settings.host, settings.state_port), _OF_STATE, drain_seconds=1.0
+            _state(dispatcher, verifier, metrics), (settings.host, settings.state_port), _OF_STATE, drain_seconds=1.0
         )
         stack.push_async_callback(state.cleanup)
         tls = TLSContext()
@@ -246,7 +252,14 @@ def _awaited(pods: Pods) -> str:
     return f"Waiting for a ready pod of each role ({', '.join(counts)})."
 
 
-def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
+def _refusal(dispatcher: Dispatcher, verifier: Verifier) -> str:
+    """Why the router should get no requests; empty if it should."""
+    if dispatcher.ends:
+        return "The router is shutting down."  # its port for clients is closed
+    return _awaited(dispatcher.pods) if dispatcher.pods.first_complete is None else verifier.refusal
+
+
+def _state(dispatcher: Dispatcher, verifier: Verifier, metrics: Metrics) -> web.Application:
     async def measured(_request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -257,7 +270,7 @@ def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
 
     async def ready(_request: web.Request) -> web.Response:
         nonlocal logged
-        refusal = _awaited(pods) if pods.first_complete is None else verifier.refusal
+        refusal = _refusal(dispatcher, verifier)
         state = refusal or "Ready: requests can be sent to P and D."
         if state != logged:  # the kubelet asks every two seconds
             _LOG.info(state)

@@ -275,6 +275,8 @@ class Front:
             return f"status_{error.answer.status}"
         except UnavailableError as error:
             return str(error)
+        except FullError:  # the status that it would be otherwise cannot be sent any more
+            return "no_room"
 
     async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         """What each pod answers alike. It does not wake the model: clients list models again and again."""

@@ -104,15 +104,30 @@ class Leader:
             self._on_change(False)
 
     async def release(self) -> None:
-        """Release the Lease, so that the next leader need not wait; only after the last write."""
-        if self._lease is None:
-            return
+        """Release the Lease, so that the next leader need not wait; only after the last write.
+
+        A renewal that was interrupted may have been written, so that the Lease as it was known is outdated. It is then
+        read, and released once more.
+        """
         lease, self._lease = self._lease, None
-        lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            await self._api.replace(self._path, lease)
-        except ApiError as error:
+            async with asyncio.timeout(self._timing.renew_deadline):
+                if lease is None or not await self._released(lease):
+                    lease = await self._read()
+                    if lease is not None and _holder(lease) == self._identity:
+                        await self._api.replace(self._path, _without_holder(lease))
+        except (ApiError, TimeoutError) as error:
             _LOG.info("Releasing the Lease failed, so it will expire: %s", error)
+
+    async def _released(self, lease: Json) -> bool:
+        """Release a Lease as it was known; False if it has changed since."""
+        try:
+            await self._api.replace(self._path, _without_holder(lease))
+        except ApiError as error:
+            if error.status == HTTPStatus.CONFLICT:
+                return False
+            raise
+        return True
 
     async def _attempt(self) -> bool:
         """Take or renew the Lease; False when another candidate holds it, or the API server failed."""
@@ -124,7 +139,7 @@ class Leader:
             elif self._free(lease):
                 self._lease = await self._api.replace(self._path, self._claimed(lease))
             elif self._elected:
-                raise LeaderLostError(f"{lease['spec']['holderIdentity']} holds the Lease")
+                raise LeaderLostError(f"{_holder(lease)} holds the Lease")
             else:
                 return False
         except ApiError as error:
@@ -143,8 +158,7 @@ class Leader:
             raise
 
     def _free(self, lease: Json) -> bool:
-        spec = lease.get("spec") or {}
-        holder = spec.get("holderIdentity")
+        spec, holder = lease.get("spec") or {}, _holder(lease)
         if not holder or holder == self._identity:
             return True
         now = asyncio.get_running_loop().time()
@@ -161,7 +175,7 @@ class Leader:
             "leaseDurationSeconds": int(self._timing.duration),
             "renewTime": _now(),
         }
-        if spec.get("holderIdentity") != self._identity:
+        if _holder(lease) != self._identity:
             renewed |= {"acquireTime": _now(), "leaseTransitions": spec.get("leaseTransitions", 0) + 1}
         return {**lease, "spec": {**spec, **renewed}}
 
@@ -188,6 +202,15 @@ class AlwaysLeader:
 
     async def release(self) -> None:
         """Nothing to release."""
+
+
+def _holder(lease: Json) -> str:
+    return (lease.get("spec") or {}).get("holderIdentity") or ""
+
+
+def _without_holder(lease: Json) -> Json:
+    released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+    return {**lease, "spec": {**(lease.get("spec") or {}), **released}}
 
 
 def _now() -> str:
