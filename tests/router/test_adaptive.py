@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
@@ -19,6 +21,7 @@ from pdinference.router.usage import Usage
 from pdinference.router.ways import Way, WayObjectives
 from pdinference.router.why import WayReason
 from tests.router.engines import PARAMS, Engine, Fleet, abort, events, fleet
+from tests.waiting import until
 
 P, D = Role.PARAMETER, Role.DECODE
 ADAPTIVE = {"disaggregation": "Adaptive"}
@@ -282,3 +285,35 @@ async def test_a_pod_that_dies_is_replaced_by_another_way() -> None:
         for number in range(6):
             status, _ = await chat(world, SYSTEM, asked(f"Is it {number}?"), answered("Blue."), asked("Why?"))
             assert status == 200
+
+
+@pytest.mark.parametrize("breaks_off", [True, False])
+async def test_nothing_is_learned_of_an_answer_that_breaks_off(
+    monkeypatch: pytest.MonkeyPatch, *, breaks_off: bool
+) -> None:
+    """With `continuous_usage_stats` each of its chunks has a usage, of the tokens until then."""
+    learned_of, ended = list[Usage](), Adaptive.ended
+
+    def note(self: Adaptive, choice: Choice, pod: Pod, usage: Usage, *others: Any) -> None:
+        learned_of.append(usage)
+        ended(self, choice, pod, usage, *others)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
+        chunk = {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage}
+        await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        if breaks_off:
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+    monkeypatch.setattr(Adaptive, "ended", note)
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body = {"messages": [asked("hello")], "stream": True, "stream_options": options}
+    async with fleet("p", "d", rules=ADAPTIVE) as world:
+        world["d"].fault = answer
+        with nullcontext() if not breaks_off else pytest.raises(aiohttp.ClientPayloadError):
+            await world.post(body, path=CHAT)
+        await until(lambda: not any(pod.under_way for pod in world.pods), "the request has ended")
+    assert len(learned_of) == (not breaks_off)

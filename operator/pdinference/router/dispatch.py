@@ -427,8 +427,8 @@ class Dispatcher:
         return self._adaptive.computing(route.choice, pod, ends_with_prompt=ends_with_prompt)
 
     def _learn(self, route: _Route, answer: Whole | Stream) -> None:
-        """Learn from a complete answer."""
-        if self._adaptive is None or route.choice is None:
+        """Learn from a complete answer. One that broke off may have a usage too, of the tokens until then."""
+        if self._adaptive is None or route.choice is None or (isinstance(answer, Stream) and not answer.is_complete):
             return
         record = route.record
         seconds = None if record.timing is None else record.timing.seconds_per_token

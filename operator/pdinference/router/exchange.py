@@ -91,6 +91,7 @@ class Stream:
         self.headers = response.headers
         self.first = first
         self.pod = exchange.pod
+        self.is_complete = False
         self._exchange = exchange
         self._response = response
 
@@ -103,6 +104,7 @@ class Stream:
         with self._exchange.marked(), self._exchange.failures():
             while chunk := await self._exchange.piece(self._response):
                 yield chunk
+        self.is_complete = True
 
     def died(self) -> PodFailure:
         """The failure, if the pod says that its engine has died."""

@@ -168,6 +168,8 @@ class StreamProgress:
         self._head: dict[str, Any] = {}
         self._plain = True
         self._finished = False
+        self._has_usage = False
+        self._is_done = False
         self._continued = False
 
     @property
@@ -188,6 +190,7 @@ class StreamProgress:
 
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(DATA) or event + BOUNDARY == _DONE:
+            self._is_done |= event + BOUNDARY == _DONE
             return event + BOUNDARY
         chunk, form = _read(event.removeprefix(DATA))
         self._note(form)
@@ -207,6 +210,7 @@ class StreamProgress:
             self._tokens += choice.token_ids or ()
             self._finished |= choice.finish_reason is not None
             self._plain &= not any(value for name, value in (choice.delta or {}).items() if name not in _PLAIN_DELTA)
+        self._has_usage |= bool(chunk.usage) and not choices  # of the whole stream; others are of each chunk
         if len(self._prompt) + len(self._tokens) > _MOST_TOKENS:
             self._prompt, self._tokens, self._plain = [], [], False
         if not self._head:
@@ -263,9 +267,10 @@ class StreamProgress:
         if not self._finished:
             content: Mapping[str, Any] = {"delta": {"content": ""}} if self._call.path == _CHAT else {"text": ""}
             yield _encoded({**self._head, "choices": [{"index": 0, **content, "finish_reason": "length"}]})
-        if self._call.wants_usage:
+        if self._call.wants_usage and not self._has_usage:
             yield _encoded({**self._head, "choices": [], "usage": self._usage()})
-        yield _DONE
+        if not self._is_done:
+            yield _DONE
 
 
 def _read(data: bytes) -> tuple[dict[str, Any], _Chunk]:
