@@ -63,3 +63,14 @@ class Model:
 def asking(path: str, **more: Any) -> dict[str, Any]:
     prompt = {"messages": [{"role": "user", "content": "abc"}]} if path == CHAT else {"prompt": "abc"}
     return {"model": "m", "max_tokens": LENGTH, "temperature": 0, "stream": True, **prompt, **more}
+
+
+def text(data: bytes) -> str:
+    """The generated text of a complete stream."""
+    lines = data.decode().split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["length"]
+    assert len({(chunk["id"], chunk["object"], chunk["created"]) for chunk in chunks}) == 1
+    return "".join(choice["delta"]["content"] if "delta" in choice else choice["text"] for choice in choices)

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import aiohttp
@@ -20,7 +20,8 @@ from pdinference.router.speeds import Speeds
 from pdinference.router.usage import Usage
 from pdinference.router.ways import Way, WayObjectives
 from pdinference.router.why import WayReason
-from tests.router.engines import PARAMS, Engine, Fleet, abort, events, fleet
+from tests.router.engines import PARAMS, Engine, Fleet, abort, abort_in_stream, events, fleet
+from tests.router.model import COMPLETIONS, Model, asking, text
 from tests.waiting import until
 
 P, D = Role.PARAMETER, Role.DECODE
@@ -317,3 +318,80 @@ async def test_nothing_is_learned_of_an_answer_that_breaks_off(
             await world.post(body, path=CHAT)
         await until(lambda: not any(pod.under_way for pod in world.pods), "the request has ended")
     assert len(learned_of) == (not breaks_off)
+
+
+@asynccontextmanager
+async def p_costs_least(*names: str, **rules: object) -> AsyncIterator[Fleet]:
+    """A router that knows its pods. D pods have prompts for the next minutes, so that P is to answer alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pdinference.router.dispatch.Speeds", lambda _step_tokens: learned())
+        async with fleet(*names, rules=ADAPTIVE | rules) as world:
+            for engine in world.engines.values():
+                streams(engine)
+            for pod in world.pods:
+                if pod.observed.role is D:
+                    pod.queue.begin(1000, asyncio.get_running_loop().time())
+            yield world
+
+
+async def test_p_answers_alone_and_hands_nothing_over() -> None:
+    async with p_costs_least("p", "d") as world:
+        status, headers = await chat(world, asked("Is it?"))
+        assert (status, headers["X-PDInference-Way"], headers["X-PDInference-Prefill"]) == (
+            200, "parameter", "parameter"
+        )  # fmt: skip
+        (body,) = world["p"].bodies
+        assert body["stream"]
+        assert "kv_transfer_params" not in body
+        assert world["d"].bodies == []
+        assert await world.metric(METRIC_HANDED_OVER) == 0
+        assert await world.metric("pdinference_router_prefill_fallbacks_total") == 0
+        assert await world.metric('pdinference_router_ways_total{reason="cost",way="parameter"}') == 1
+        assert {pod.answers for pod in world.pods} == {0}
+
+
+async def test_a_request_that_cannot_be_split_stays_with_d() -> None:
+    """Several answers of one prompt: D has them whatever they cost, as with Always."""
+    async with p_costs_least("p", "d") as world:
+        status, headers, _ = await world.post({"messages": [asked("Is it?")], "stream": True, "n": 2}, path=CHAT)
+        assert status == 200
+        assert "X-PDInference-Way" not in headers
+        assert world["p"].bodies == []
+
+
+@pytest.mark.parametrize(("names", "prefill"), [(("p", "d"), "decode"), (("p1", "p2", "d"), "parameter")], ids=str)
+async def test_a_p_pod_that_dies_before_it_answers_alone_is_replaced(names: tuple[str, ...], prefill: str) -> None:
+    async with p_costs_least(*names) as world:
+        world[names[0]].fault = abort
+        for number in range(4):
+            status, headers = await chat(world, asked(f"Is it {number}?"))
+            assert (status, headers["X-PDInference-Prefill"]) == (200, prefill)
+        assert await world.metric("pdinference_router_pod_failures_total") >= 1
+
+
+async def test_a_stream_of_p_alone_ends_with_an_error_event_where_its_pod_dies() -> None:
+    async with p_costs_least("p", "d") as world:
+        world["p"].fault = abort_in_stream
+        async with world.client.post(world.url + COMPLETIONS, json=asking(COMPLETIONS)) as answer:
+            assert answer.headers["X-PDInference-Way"] == "parameter"
+            got = [part async for part in _parts(answer)]
+        assert b"The P pod failed (disconnected)." in b"".join(got)
+
+
+async def _parts(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """What comes of a response that is not complete."""
+    while True:
+        try:
+            yield await answer.content.readany()
+        except aiohttp.ClientPayloadError:
+            return
+
+
+async def test_a_stream_of_p_alone_goes_on_at_another_pod_with_the_same_tokens() -> None:
+    async with p_costs_least("p", "d", migration=True) as world:
+        world["p"].fault, world["d"].fault = Model(400), Model()
+        body = asking(COMPLETIONS)
+        async with world.client.post(world.url + COMPLETIONS, json=body) as answer:
+            assert answer.headers["X-PDInference-Way"] == "parameter"
+            assert text(await answer.read()) == text(Model.stream(COMPLETIONS, body))
+        assert await world.metric("pdinference_router_migrations_total") == 1

@@ -14,7 +14,7 @@ from pdinference.router.calls import read_call
 from pdinference.router.migration import can_migrate
 from pdinference.router.server import RequestLimits
 from tests.router.engines import PARAMS, Engine, Fleet, events, fleet, status
-from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking
+from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking, text
 from tests.waiting import LONG_S
 
 
@@ -27,17 +27,6 @@ async def asked(world: Fleet, path: str, body: Mapping[str, Any]) -> bytes:
     async with world.client.post(world.url + path, json=body) as answer:
         assert answer.status == 200
         return await answer.read()
-
-
-def text(data: bytes) -> str:
-    """The generated text of a complete stream."""
-    lines = data.decode().split("\n\n")
-    assert lines[-2:] == ["data: [DONE]", ""]
-    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["length"]
-    assert len({(chunk["id"], chunk["object"], chunk["created"]) for chunk in chunks}) == 1
-    return "".join(choice["delta"]["content"] if "delta" in choice else choice["text"] for choice in choices)
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
