@@ -53,7 +53,6 @@ def _shape(load: Load) -> str:
         "FP8 weights": load.weights8,
         "TP 2": load.tensor > 1,
         "H100": "H100" in load.product,
-        "P answers": load.answers,
         f"{load.prefill_tokens} tokens a step on P": load.prefill_tokens != 8192,
         "one GPU": load.gpus == 1,
         f"vLLM {load.vllm}": load.vllm != "0.26.0",

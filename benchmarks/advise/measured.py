@@ -2,7 +2,9 @@
 
 benchmarks/results has them, in p-d-or-not.md and tuning.md.
 
-Poisson arrivals of prompts and answers of one length, or of a mix; no prompt twice.
+Poisson arrivals of prompts and answers of one length, or of a mix; no prompt twice. Those in which P answered by counts
+of requests (`router.parameterAnswers`, ADR 0024) are not among them: neither the router nor the simulation has that
+rule any more.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +37,6 @@ class Load:
         seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
-        answers: Whether P answered whole requests, too (`router.parameterAnswers`).
         others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
         prefill_tokens: Tokens a step of P.
         gpus: How many there were; a co-located engine has `tensor` of them.
@@ -60,7 +61,6 @@ class Load:
     seed: int | None = None
     product: str = "NVIDIA-H200"
     kv_tokens: int = KV_TOKENS
-    answers: bool = False
     others: tuple[tuple[int, int], ...] = ()
     prefill_tokens: int = 8192
     gpus: int = 2
@@ -141,10 +141,6 @@ _FOURTH: Final = (
     Load("NVLink", 8000, 150, 2, 4, 20, (272, 402), (7.14, 7.46), 10.3, 1341),
     Load("co-located", 8000, 150, 2, 4, 20, (222, 249), (7.10, 9.87), 8.6, 1281),
     Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, saturated=True, fp8=True),
-    Load("NVLink", 500, 1500, 5, 25, 20, (84, 112), (8.13, 8.29), 21.7, 12268, answers=True),
-    Load("NVLink", 2000, 600, 6, 12, 20, (129, 212), (9.36, 9.56), 19.6, 5751, answers=True),
-    Load("NVLink", 1000, 250, 10, 4, 20, (88, 146), (7.58, 7.90), 10.0, 1985, answers=True),
-    Load("NVLink", 500, 1500, 8, 25, 20, (93, 149), (9.07, 9.58), 24.8, 13688, fp8=True, answers=True),
     Load("co-located", 500, 1500, 8, 25, 20, (54, 85), (9.42, 9.69), 32.1, 14175, fp8=True),
 )
 FOURTH: Final = tuple(
@@ -164,9 +160,7 @@ _FIFTH: Final = (
     Load("NVLink", 1000, 250, 10, 4, 25, (68, 106), (5.46, 5.83), 7.2, 1435),
     Load("NVLink", 8000, 150, 6, 4, 30, (249, 786), (5.53, 6.13), 8.9, 1422, others=_CHATS),
     Load("co-located", 8000, 150, 6, 4, 30, (42, 400), (6.37, 10.04), 18.5, 1547, others=_CHATS),
-    Load("NVLink", 500, 1500, 10, 22, 20, (86, 173), (8.53, 8.81), 27.2, 12861, answers=True),
     Load("co-located", 500, 1500, 10, 22, 20, (40, 56), (8.38, 8.65), 17.7, 12602),
-    Load("NVLink", 500, 1500, 12, 22, 20, (115, 183), (9.73, 10.56), 24.2, 14661, answers=True),
     Load("co-located", 500, 1500, 12, 22, 20, (51, 109), (9.71, 10.10), 29.7, 14641),
 )
 FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH)
@@ -175,8 +169,6 @@ FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH
 `benchmarks/on_gpu/measured/places.loads` has the whole results."""
 
 _SIXTH: Final = (
-    Load("NVLink", 500, 1500, 10, 22, 40, (92, 123), (8.14, 8.63), 14.4, 12272, answers=True, prefill_tokens=512),
-    Load("NVLink", 500, 1500, 10, 22, 40, (86, 148), (8.50, 8.68), 23.1, 12807, answers=True),
     Load("co-located", 500, 1500, 10, 22, 40, (54, 93), (8.82, 9.04), 30.8, 13279),
     Load("NVLink", 8000, 150, 3, 4, 33, (350, 873), (5.41, 5.65), 9.8, 1170, prefill_tokens=512),
     Load("NVLink", 8000, 150, 3, 4, 33, (272, 756), (5.42, 5.71), 10.1, 1104),
@@ -202,7 +194,6 @@ _EIGHTH: Final = (
     Load("co-located", 1000, 250, 20, 4, 21, (41, 84), (7.10, 7.98), 27.7, 1815),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (608, 1962), (5.67, 5.92), 12.4, 1446),
     Load("co-located", 8000, 150, 4.5, 4, 32, (220, 502), (9.42, 21.06), 187.0, 1638),
-    Load("NVLink", 500, 1500, 10, 22, 40, (96, 132), (7.92, 8.34), 14.7, 11961, answers=True, prefill_tokens=512),
     Load("co-located", 500, 1500, 10, 22, 40, (42, 74), (8.25, 8.52), 25.7, 12413),
     Load("NVLink", 8000, 150, 3, 4, 33, (310, 814), (5.34, 5.59), 10.2, 1119, prefill_tokens=512),
     Load("co-located", 8000, 150, 3, 4, 33, (215, 399), (6.68, 9.58), 20.5, 1219),
@@ -210,7 +201,6 @@ _EIGHTH: Final = (
 _WEIGHTS8: Final = (
     Load("NVLink", 1000, 250, 20, 4, 21, (98, 144), (5.06, 5.20), 8.8, 1355),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (248, 854), (4.15, 4.92), 11.0, 855),
-    Load("NVLink", 500, 1500, 10, 22, 40, (88, 139), (6.12, 6.81), 17.7, 9258, answers=True, prefill_tokens=512),
     Load("NVLink", 8000, 150, 3, 4, 33, (295, 574), (3.84, 4.26), 9.4, 861, prefill_tokens=512),
 )
 EIGHTH: Final = tuple(

@@ -94,7 +94,7 @@ def arrangement_of(load: Load) -> Arrangement:
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
     parameter = _kind(load, load.prefill_tokens)
-    return Arrangement(_kind(load, 2048), 1, Split(parameter, 1, way, token_bytes, answers=load.answers))
+    return Arrangement(_kind(load, 2048), 1, Split(parameter, 1, way, token_bytes))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:

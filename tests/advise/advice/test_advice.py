@@ -83,26 +83,28 @@ def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
     assert advice.shown.candidate.layout.fp8 is False
 
 
-def test_answers_of_p_are_a_hint_where_d_limits() -> None:
+def test_adaptive_is_a_hint_where_d_limits() -> None:
     advice = answer(question(("2xH200",), prompt="500", answer="1500", rate=8, transports=("nvlink",)))
     rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
-    own, shared = (rows[f"split: 1 P TP 1 + 1 D TP 1, NVLink{end}"] for end in ("", ", P answers too"))
+    own, adaptive = (rows[f"split: 1 P TP 1 + 1 D TP 1, NVLink{end}"] for end in ("", ", Adaptive"))
     assert own["limit"] in {"decode bandwidth", "API server"}
-    assert (own["parameterAnswers"], own["hint"]) == (False, False)
-    assert (shared["parameterAnswers"], shared["hint"], shared["best"]) == (True, True, False)
-    assert [row["parameter"]["tokensPerStep"] for row in (own, shared)] == [8192, 512]
-    assert shared["whole"]["p50"] < 0.9 * own["whole"]["p50"]
-    assert "parameterAnswers" not in advice.document()["spec"].get("router", {})
+    assert (own["adaptive"], own["hint"]) == (False, False)
+    assert (adaptive["adaptive"], adaptive["hint"], adaptive["best"]) == (True, True, False)
+    assert [each["tokensPerStep"] for row in (own, adaptive) for each in (row["parameter"], row["decode"])] == [
+        8192, 2048, 512, 512
+    ]  # fmt: skip
+    assert adaptive["whole"]["p50"] < 0.9 * own["whole"]["p50"]
+    assert "disaggregation" not in advice.document()["spec"].get("router", {})
 
 
-def test_answers_of_p_that_the_file_wants_are_in_every_split_row() -> None:
+def test_adaptive_that_the_file_wants_is_in_every_split_row() -> None:
     document = llama()
-    document["spec"]["router"] = {"parameterAnswers": "WhenDecodeIsBusy"}
+    document["spec"]["router"] = {"disaggregation": "Adaptive"}
     asked = question(("2xH200",), prompt="500", answer="1500", rate=8, transports=("nvlink",), document=document)
     found = as_json(answer(asked))
-    assert {row["parameterAnswers"] for row in found["arrangements"]} == {True, False}
-    assert all(row["parameterAnswers"] == (row["mode"] == "Disaggregated") for row in found["arrangements"])
-    assert not any("P answers too" in row["name"] for row in found["arrangements"])
+    assert {row["adaptive"] for row in found["arrangements"]} == {True, False}
+    assert all(row["adaptive"] == (row["mode"] == "Disaggregated") for row in found["arrangements"])
+    assert not any("Adaptive" in row["name"] for row in found["arrangements"])
 
 
 def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None:

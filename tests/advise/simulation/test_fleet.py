@@ -188,7 +188,7 @@ def test_loads_that_nothing_was_fitted_to_are_predicted_in_the_median() -> None:
 @pytest.mark.parametrize(
     "load",
     [load for load in FOURTH if not load.saturated and not (load.fp8 and load.way == "co-located")],
-    ids=lambda load: f"{load.way}-{load.prompt}{'-p-answers' * load.answers}{'-fp8' * load.fp8}",
+    ids=lambda load: f"{load.way}-{load.prompt}{'-fp8' * load.fp8}",
 )
 def test_loads_of_an_h100_are_predicted_with_the_shares_of_the_h200(load: Load) -> None:
     times = predicted(load)
@@ -199,7 +199,7 @@ def test_loads_of_an_h100_are_predicted_with_the_shares_of_the_h200(load: Load) 
 
 @pytest.mark.parametrize("load", FIFTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.rate:g}")
 def test_loads_of_gpus_with_no_other_vllm_are_predicted(load: Load) -> None:
-    """Mixes of lengths and P pods that answer, too. In a mix, few requests are near the median of the first tokens."""
+    """Mixes of lengths, too. In a mix, few requests are near the median of the first tokens."""
     times = predicted(load)
     assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.25 if load.others else 0.2)
     assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.05)
@@ -237,27 +237,6 @@ def test_loads_of_a_later_vllm_on_two_gpus_are_predicted(load: Load) -> None:
 @pytest.mark.parametrize("overload", OVERLOADS, ids=lambda each: f"{each.way}-{each.load}")
 def test_the_rate_of_saturation_is_predicted(overload: Overload) -> None:
     assert predicted_rate(overload) == pytest.approx(overload.finished, rel=0.1)
-
-
-def test_p_answers_whole_requests_while_d_has_many() -> None:
-    """As the router decides it: most tokens are still of D, and prompts alone give P one token each."""
-    assert SPLIT.split is not None
-    clock = Clock()
-    fleet = SimulatedFleet(clock, replace(SPLIT, split=replace(SPLIT.split, answers=True)))
-    fleet.load(poisson(8, 30, prompt=500, answer=1500))
-    clock.run()
-    (parameter,), (decode,) = fleet.parameter, fleet.decode
-    assert all(request.done_at > request.first_at > 0 for request in fleet.requests)
-    assert parameter.answer_tokens + decode.answer_tokens == len(fleet.requests) * 1500 + _prefills(fleet)
-    assert len(fleet.requests) * 1500 / 2 < decode.answer_tokens < len(fleet.requests) * 1500 * 0.9
-    assert (parameter.known.requests, parameter.known.tokens, parameter.engine.kv_used()) == (0, 0, 0)
-    clock.now += 1000
-    assert parameter.known.prompts.share == pytest.approx(0, abs=1e-6)
-
-
-def _prefills(fleet: SimulatedFleet) -> int:
-    """Requests whose prompt alone was computed by P."""
-    return sum(request.prefilled_at > 0 for request in fleet.requests)
 
 
 @pytest.mark.parametrize("load", [load for load in LOADS if load.ttft[0] is None], ids=lambda load: load.way)

@@ -36,7 +36,7 @@ _BUSIER: Final = 1.1
 _LIMITS_OF_BYTES: Final = frozenset({FirstLimit.DECODE, FirstLimit.KV})
 """Limits that an FP8 KV cache moves."""
 _LIMITS_OF_D: Final = _LIMITS_OF_BYTES | {FirstLimit.API}
-"""Limits that answers of P move, if they are those of a split arrangement."""
+"""Limits that move if P answers some requests alone, in a split arrangement."""
 SMALL_STEP: Final = 2048
 """Tokens a step that are tried without P. D was measured with as many: prompts delay tokens by 56 ms, not 220."""
 _SHORTER: Final = 1.5
@@ -263,7 +263,7 @@ def _hints(question: Question, engines: Engines, results: Sequence[SearchResult]
 
 
 def _changed(question: Question, order: Sequence[SearchResult]) -> Iterable[Layout]:
-    """An FP8 KV cache where its bytes limit; answers of P where D limits; smaller steps where prompts delay tokens."""
+    """An FP8 KV cache where its bytes limit; Adaptive where D limits; smaller steps where prompts delay tokens."""
     best = {one.candidate.layout.split: one for one in reversed(order)}
     if _is_16_bit(question):
         limits = [(one.candidate.layout, limit_of(one)) for one in order]
@@ -272,17 +272,17 @@ def _changed(question: Question, order: Sequence[SearchResult]) -> Iterable[Layo
         for layout in (*islice(network, 1), *of_the_best):
             yield replace(layout, fp8=True)
     split = best.get(True)
-    if split is not None and limit_of(split) in _LIMITS_OF_D and not _answers(split):
-        yield replace(split.candidate.layout, answers=True)
+    if split is not None and limit_of(split) in _LIMITS_OF_D and not _is_adaptive(split):
+        yield replace(split.candidate.layout, adaptive=True)
     unsplit = best.get(False)
     if unsplit is not None and _small_steps_help(unsplit) and _takes_small_steps(question):
         yield replace(unsplit.candidate.layout, step_tokens=SMALL_STEP)
 
 
-def _answers(one: SearchResult) -> bool:
-    """Whether P answers whole requests, because the file says so."""
+def _is_adaptive(one: SearchResult) -> bool:
+    """Whether each request goes its own way, because the file says so."""
     split = one.candidate.built.arrangement.split
-    return split is not None and split.answers
+    return split is not None and split.adaptive
 
 
 def _small_steps_help(one: SearchResult) -> bool:

@@ -58,7 +58,6 @@ def result_json(one: SearchResult, advice: Advice) -> dict[str, Any]:
         "path": ("HostLocal" if layout.host_local else "Network") if layout.split else None,
         "transport": layout.transport.name if layout.transport else None,
         "fp8KvCache": layout.fp8,
-        "parameterAnswers": split is not None and split.answers,
         "adaptive": split is not None and split.adaptive,
         "kvCacheBits": built.kv_bits,
         "hint": layout.hint,

@@ -111,7 +111,7 @@ class Engines:
         split: bool,
         fp8: bool = False,
         step_tokens: int = 0,
-        answers: bool = False,
+        adaptive: bool = False,
     ) -> SizedEngines:
         """The engine of a role.
 
@@ -122,14 +122,14 @@ class Engines:
             split: Whether the mode has P.
             fp8: Whether its KV cache is in FP8.
             step_tokens: Its tokens a step; 0: those of the file.
-            answers: Whether P answers whole requests, although the file does not say so.
+            adaptive: Whether each request goes its own way, although the file does not say so.
 
         Raises:
             DoesNotFitError: The model does not fit.
             AdviceError: Something of the model or the device is not known.
         """
         group = EngineGroup(product, tensor, 1)
-        layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens, answers)
+        layout = Layout(group, group if split else None, NETWORK if split else None, fp8, step_tokens, adaptive)
         key = (role, layout)
         if key not in self._made:
             self._made[key] = self._make(*key)
@@ -141,9 +141,15 @@ class Engines:
         Raises:
             AdviceError: The model does not fit, or something is not known.
         """
-        group, split, fp8 = layout.decode, layout.split, layout.fp8
+        group, split, fp8, adaptive = layout.decode, layout.split, layout.fp8, layout.adaptive
         decode = self.engine(
-            Role.DECODE, group.product, group.tensor, split=split, fp8=fp8, step_tokens=layout.step_tokens
+            Role.DECODE,
+            group.product,
+            group.tensor,
+            split=split,
+            fp8=fp8,
+            step_tokens=layout.step_tokens,
+            adaptive=adaptive,
         )
         kv_bits = 8 * decode.plan.settings.kv_bytes
         policy = self._inputs.spec.router.policy
@@ -151,7 +157,7 @@ class Engines:
             whole = Arrangement(decode.kind, group.number, policy=policy, service=self._service(group.product))
             return Built(layout, whole, decode.source, decode.source, None, kv_bits)
         of_p = layout.parameter
-        parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8, answers=layout.answers)
+        parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8, adaptive=adaptive)
         known = way_of(layout.transport, group.product, of_p.tensor)
         parts = self._split(layout, parameter.kind, decode.plan, known)
         arrangement = Arrangement(decode.kind, group.number, parts, policy, self._service(of_p.product))
@@ -161,9 +167,8 @@ class Engines:
         assert layout.parameter is not None  # noqa: S101 - for the type checker
         token = mean_token_bytes(decode, self._prompt)
         router = self._inputs.spec.router
-        answers = layout.answers or router.parameter_answers != "Never"
-        split = Split(kind, layout.parameter.number, known.way, token, layout.pods, answers)
-        if not router.is_adaptive:
+        split = Split(kind, layout.parameter.number, known.way, token, layout.pods)
+        if not (layout.adaptive or router.is_adaptive):
             return split
         stated = self._inputs.spec.objectives
         objectives = NO_OBJECTIVES if stated is None else WayObjectives(**stated.seconds)

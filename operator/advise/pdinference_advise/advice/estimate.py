@@ -92,7 +92,7 @@ def estimate(built: Built, demand: Demand, objectives: RequestObjectives) -> Est
     prefill = demand.rate * _prompt_seconds(of_p, demand) / engines
     tpot, prompts = objectives.default.tpot, min(_FULL, prefill)
     most = arrangement.engines * _tokens_a_second(arrangement.kind, demand, tpot, 0.0 if split else prompts)
-    if split and split.parameter_may_answer:
+    if split and split.adaptive:
         most += split.engines * _tokens_a_second(of_p, demand, tpot, prompts)
     decode = demand.rate * demand.answer / most if most else math.inf
     transfer, moving = 0.0, 0.0

@@ -47,7 +47,7 @@ class Layout:
         transport: The way between them; None without P.
         fp8: Whether the KV cache is in FP8 although the file does not say so.
         step_tokens: Tokens a step of engines without P, although the file does not say so; 0: those of the file.
-        answers: Whether P answers whole requests while D has many, although the file does not say so.
+        adaptive: Whether each request goes its own way (`router.disaggregation`), although the file does not say so.
         named: Whether its title has the products, because there are several.
     """
 
@@ -56,7 +56,7 @@ class Layout:
     transport: Transport | None = None
     fp8: bool = False
     step_tokens: int = 0
-    answers: bool = False
+    adaptive: bool = False
     named: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Layout:
     @property
     def hint(self) -> bool:
         """Whether it differs from the file in more than engines and ways. Then it is shown, and never the verdict."""
-        return self.fp8 or self.answers or bool(self.step_tokens)
+        return self.fp8 or self.adaptive or bool(self.step_tokens)
 
     @property
     def host_local(self) -> bool:
@@ -119,7 +119,7 @@ class Layout:
 
         changed = f", {self.step_tokens:,} tokens a step" if self.step_tokens else ""
         changed += ", FP8 KV cache" if self.fp8 else ""
-        changed += ", P answers too" if self.answers else ""
+        changed += ", Adaptive" if self.adaptive else ""
         if self.parameter is None or self.transport is None:
             return f"unsplit: {engines(self.decode, 'x')}{changed}"
         way = way_of(self.transport, self.decode.product, self.parameter.tensor).way.name

@@ -77,8 +77,8 @@ def document_of(base: Json, layout: Layout, ranges: Ranges = FIXED, *, memory: i
             spec[role].pop("kvTiers", None)
     if pair := _pair_autoscaling(base, ranges):
         spec["autoscaling"] = pair
-    if layout.answers:
-        spec["router"] = _with(spec.get("router"), parameterAnswers="WhenDecodeIsBusy")
+    if layout.adaptive:
+        spec["router"] = _with(spec.get("router"), disaggregation="Adaptive")
     if layout.fp8:
         spec["engine"] = _with(spec.get("engine"), kvCache=_with(_member(spec, "engine").get("kvCache"), dtype="fp8"))
     metadata = {key: value for key, value in base["metadata"].items() if key in {"name", "namespace", "labels"}}

@@ -38,7 +38,6 @@ class Split:
         token_bytes: Bytes that move for each prompt token.
         groups: Number of pods that hold P and D (the path HostLocal), each with a way of its own; 0: any P reaches any
             D.
-        answers: Whether P also answers whole requests while D has many (`spec.router.parameterAnswers`).
         adaptive: Whether each request goes the way that costs least (`spec.router.disaggregation`).
         objectives: What requests should keep then.
         routers: Number of router pods. Each learns by itself, and knows its own requests.
@@ -49,15 +48,9 @@ class Split:
     way: Way
     token_bytes: float
     groups: int = 0
-    answers: bool = False
     adaptive: bool = False
     objectives: WayObjectives = NO_OBJECTIVES
     routers: int = 1
-
-    @property
-    def parameter_may_answer(self) -> bool:
-        """Whether P also answers whole requests."""
-        return self.answers or self.adaptive
 
 
 @dataclass(frozen=True, slots=True)

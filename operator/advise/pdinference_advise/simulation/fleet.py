@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.router.choice import Choose, policies, spare
+from pdinference.router.choice import Choose, policies
 from pdinference_advise.simulation.adaptive import SimulatedWays
 from pdinference_advise.simulation.arrangement import Arrangement, Split
 from pdinference_advise.simulation.arrivals import Arrival
@@ -93,7 +93,7 @@ class SimulatedFleet:
         split, pods = self._of.split, self.parameter if role is Role.PARAMETER else self.decode
         kind, gaps = self._of.kind, self.gaps
         if role is Role.PARAMETER and split is not None:
-            kind, gaps = split.kind, self.gaps if split.parameter_may_answer else self._ignored
+            kind, gaps = split.kind, self.gaps if split.adaptive else self._ignored
         pod = pod_of(self._clock, kind, role, len(pods), gaps=gaps, group=group)
         pods.append(pod)
         self._by_known[pod.known] = pod
@@ -150,8 +150,6 @@ class SimulatedFleet:
             self._send_whole(request)
         elif self.ways:
             self._send_adaptively(request, self._of.split, self._router.choice(self.ways))
-        elif self._of.split.answers and (pod := self._spare()) is not None:
-            self._answer_on_p(request, pod)
         else:
             self._send_to_p(request, self._of.split)
 
@@ -181,12 +179,6 @@ class SimulatedFleet:
 
         self._send(pod, request, request.arrival.answer, first, done)
 
-    def _spare(self) -> SimulatedPod | None:
-        """The P pod that answers a whole request now, by the router's own rule."""
-        parameter, decode = ([pod.known for pod in self._serving[role]] for role in ENGINE_ROLES)
-        found = spare(parameter, decode, routers=1)
-        return None if found is None else self._by_known[found]
-
     def _chosen(self, role: Role, pods: Sequence[SimulatedPod], request: Request) -> SimulatedPod:
         """The pod that gets a request, by the router's own policy."""
         if len(pods) == 1:
@@ -210,17 +202,6 @@ class SimulatedFleet:
         done = partial(_done, request, pod, request.arrival.prompt)
         self._send(pod, request, request.arrival.answer, partial(_first, request, pod), done)
 
-    def _answer_on_p(self, request: Request, pod: SimulatedPod) -> None:
-        prompts = pod.known.prompts
-        pod.begin(request, 0)
-        prompts.begin()
-
-        def first(at: float) -> None:
-            prompts.end()
-            _first(request, pod, at)
-
-        self._send(pod, request, request.arrival.answer, first, partial(_done, request, pod, 0))
-
     def _send_to_p(self, request: Request, split: Split, ways: SimulatedWays | None = None) -> None:
         serving = self._serving[Role.PARAMETER]
         if not serving:
@@ -229,14 +210,10 @@ class SimulatedFleet:
         pod = self._chosen(Role.PARAMETER, serving, request)
         pod.begin(request, request.arrival.prompt)
         computing = None if ways is None else ways.begins(pod, request.arrival)
-        if split.answers:  # only then does `_spare` ask how busy it is
-            pod.known.prompts.begin()
 
         def prefilled(at: float) -> None:
             if ways is not None and computing is not None:
                 ways.ended(computing, request.arrival, at)
-            if split.answers:
-                pod.known.prompts.end()
             pod.kept += 1
             pod.end(request, request.arrival.prompt, 1, at)
             request.prefilled_at = at

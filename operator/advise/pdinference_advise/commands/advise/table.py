@@ -147,10 +147,10 @@ def _hints(advice: Advice) -> Iterator[str]:
             "Rows with FP8 KV cache are hints, and never the verdict: FP8 changes the model's answers a little. By how "
             "much was not measured."
         )
-    if any(layout.answers for layout in layouts):
+    if any(layout.adaptive for layout in layouts):
         yield (
-            "Rows in which P answers too (router.parameterAnswers) are hints, and never the verdict: P answers "
-            "with its own options, and computes 512 tokens a step by default, which delays long prompts."
+            "Rows with Adaptive (router.disaggregation) are hints, and never the verdict: they were simulated, and not "
+            "measured on GPUs. P answers some requests with its own options."
         )
     if any(layout.step_tokens for layout in layouts):
         yield (
