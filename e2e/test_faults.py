@@ -17,7 +17,7 @@ from e2e.install import apply
 from e2e.load import Load, Shape, load
 from e2e.nodes import HOSTNAME, hosts
 from e2e.test_serving import edited, pods, settled
-from e2e.transfer import counters, samples, transfer
+from e2e.transfer import samples, transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import ENGINE_PORT, LABEL_ROLE, Role
 
@@ -28,8 +28,6 @@ _FEW = Shape(clients=2, words=(20, 120), pause=1.0)
 """Leaves cores for the start of a pod that the test waits for."""
 _LONG = Shape(clients=4, words=(20, 120), tokens=200, pause=0.5)
 """Answers of hundreds of decode steps, so that each of two D pods always has some under way."""
-_MANY = Shape(clients=48, words=(20,), tokens=300)
-"""More than 32 answers at a time, which is when P may answer, and short prompts, so that P has time to."""
 _AGAIN = 1000
 """Tokens of the answers that are compared with those without a fault."""
 _SIGTERM = "[shutdown]"
@@ -50,23 +48,6 @@ def two_of_d(serving: Serving) -> Iterator[Serving]:
     apply(serving.kubectl, edited(serving, decode={"replicas": 2}, router={"replicas": 2, "migration": True}))
     wait_for(serving, Role.DECODE, 2)
     wait_until("the routers", lambda: settled(serving) and len(running(serving, Role.ROUTER)) == 2, timeout=240)
-    yield serving
-    apply(serving.kubectl, serving.example)
-    settled(serving)
-
-
-@pytest.fixture
-def answering_p(serving: Serving) -> Iterator[Serving]:
-    """P answers whole requests while D has many."""
-    settled(serving)
-    old = running(serving, Role.ROUTER)
-    apply(serving.kubectl, edited(serving, router={"parameterAnswers": "WhenDecodeIsBusy"}))
-    gone = {pod["metadata"]["uid"] for pod in old}
-    wait_until(
-        "the new router",
-        lambda: settled(serving) and not gone & pods(serving).keys() and running(serving, Role.ROUTER),
-        timeout=240,
-    )
     yield serving
     apply(serving.kubectl, serving.example)
     settled(serving)
@@ -180,21 +161,6 @@ def test_with_one_d_pod_only_begun_streams_fail_and_say_so(one_of_each: Serving)
         client.wait_for(more=6)
         assert failures(client, but="error_event") == []
         assert client.report().outcomes["error_event"] <= 2 * _LONG.clients
-        expect_the_same_texts(client)
-
-
-def test_p_answers_whole_requests_while_d_has_many(answering_p: Serving) -> None:
-    """A prompt alone gives P one token. Its answers have the same texts as undisturbed ones."""
-    serving = answering_p
-
-    def answered_by_p() -> float:
-        found = counters(serving.kubectl, NAME, Role.PARAMETER)
-        return found["vllm:generation_tokens_total"] - found["vllm:request_success_total"]
-
-    before = answered_by_p()
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MANY) as client:
-        wait_until("P to answer", lambda: answered_by_p() - before > 2 * _MANY.tokens, timeout=180)
-        assert failures(client) == []
         expect_the_same_texts(client)
 
 

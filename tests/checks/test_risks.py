@@ -88,18 +88,18 @@ def test_p_answers_with_its_own_options(document: Make, parameter: Json, decode:
         )
         examined = examine(made, RenderSettings())
         assert not examined.problems
-        return "".join(one.message for one in examined.warnings if one.field == "spec.router.parameterAnswers")
+        return "".join(one.message for one in examined.warnings if one.field == "spec.router.disaggregation")
 
-    message = found({"parameterAnswers": "WhenDecodeIsBusy"})
+    message = found({"disaggregation": "Adaptive"})
     assert f"missing or different: {named}." in message if named else not message
     assert not found({})
 
 
-@pytest.mark.parametrize(("answers", "warned"), [("WhenDecodeIsBusy", True), ("Never", False)])
-def test_p_that_answers_needs_cuda_graphs(document: Make, answers: str, warned: bool) -> None:
+@pytest.mark.parametrize(("mode", "warned"), [("Adaptive", True), ("Always", False)])
+def test_p_that_answers_needs_cuda_graphs(document: Make, mode: str, warned: bool) -> None:
     made = document(
         parameter={**PINNED, "enforceEager": True},
-        router={"parameterAnswers": answers},
+        router={"disaggregation": mode},
         transfer={"path": "Network"},
     )
     found = examine(made, RenderSettings())

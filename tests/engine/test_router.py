@@ -50,8 +50,6 @@ def test_it_watches_the_pods_of_one_revision(resource: Make) -> None:
         ({"policy": "cache_aware"}, {"policy": "cache_aware"}),
         ({"whenNoPrefill": "Fail"}, {"when_no_prefill": "Fail"}),
         ({"migration": True}, {"migration": True}),
-        ({}, {"parameter_answers": "Never"}),
-        ({"parameterAnswers": "WhenDecodeIsBusy"}, {"parameter_answers": "WhenDecodeIsBusy"}),
         ({}, {"disaggregation": "Always"}),
         ({"disaggregation": "Adaptive"}, {"disaggregation": "Adaptive"}),
         ({}, {"api_keys_folder": None, "tls_folder": None, "otlp_endpoint": ""}),

@@ -125,8 +125,6 @@ def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: i
     ],
 )
 def test_p_that_answers_computes_short_steps(resource: Make, spec: dict[str, Any], tokens: int | None) -> None:
-    r = resource(router={"parameterAnswers": "WhenDecodeIsBusy"}, **spec)
-    assert effective_defaults(r.spec, Role.PARAMETER).get("max-num-batched-tokens") == tokens
     r = resource(router={"disaggregation": "Adaptive"}, **spec)
     assert effective_defaults(r.spec, Role.PARAMETER).get("max-num-batched-tokens") == tokens
 

@@ -1,7 +1,6 @@
-"""The share of the recent time in which something was under way."""
+"""The share of the recent time that work takes."""
 
 import math
-from contextlib import ExitStack
 
 import pytest
 from hypothesis import given, settings
@@ -15,28 +14,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_activities_that_overlap_count_once() -> None:
-    busy = Busy(clock := Clock())
-    with ExitStack() as stack:
-        stack.enter_context(busy.one())
-        stack.enter_context(busy.one())
-        clock.now += RECENT_S
-        assert busy.share == pytest.approx(1 - 1 / math.e)
-    clock.now += RECENT_S
-    assert busy.share == pytest.approx((1 - 1 / math.e) / math.e)
-
-
-@settings(max_examples=20)
-@given(st.floats(0.01, 0.99), st.floats(0.01, 0.2))
-def test_it_becomes_the_share_of_a_steady_activity(share: float, period: float) -> None:
-    busy = Busy(clock := Clock())
-    for _ in range(math.ceil(10 * RECENT_S / period)):
-        with busy.one():
-            clock.now += share * period
-        clock.now += (1 - share) * period
-    assert busy.share == pytest.approx(share, abs=period / RECENT_S)
 
 
 @settings(max_examples=20)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy
-from pdinference.router.busy import Busy
 from pdinference.router.calls import Call
-from pdinference.router.choice import policies, spare
+from pdinference.router.choice import policies
 from pdinference.router.pod import Observed, Pod
 from tests.router.engines import D, P
 
@@ -26,18 +25,6 @@ class Sent:
     waits_for_kv_cache = False
 
     def abort(self, reason: str) -> None: ...
-
-
-class Mostly(Busy):
-    """Busy for a share of the time."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self._fixed = share
-
-    @property
-    def share(self) -> float:
-        return self._fixed
 
 
 def pod(number: int, *, tokens: int = 0, requests: int = 0) -> Pod:
@@ -122,23 +109,3 @@ def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int) 
         choose(pods, one).tokens += one.tokens
     loads = [each.tokens for each in pods]
     assert max(loads) <= 1.5 * sum(loads) / count + one.tokens
-
-
-_answers = st.lists(st.integers(0, 200), max_size=4)
-
-
-@given(_answers, _answers, st.floats(0, 1), st.integers(1, 4))
-def test_p_answers_only_with_time_to_spare(on_p: Sequence[int], on_d: Sequence[int], seen: float, routers: int) -> None:
-    """It has fewer answers than any D pod, by the share of its time that prompts take, of all router pods."""
-    parameter = [pod(number, requests=requests) for number, requests in enumerate(on_p)]
-    for one in parameter:
-        one.prompts = Mostly(seen)
-    found = spare(parameter, [pod(number, requests=requests) for number, requests in enumerate(on_d)], routers)
-    busy = routers * seen
-    fewest = min(on_d, default=0)
-    fit = [requests for requests in on_p if requests < (1 - busy) * fewest]
-    if routers * fewest < 32 or busy > 0.5 or not fit:
-        assert found is None
-    else:
-        assert found is not None
-        assert found.requests == min(fit)

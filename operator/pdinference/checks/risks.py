@@ -112,7 +112,6 @@ def _without_effect(spec: Spec) -> Iterator[Problem]:
         "spec.colocation": spec.colocation is not None,
         "spec.autoscaling.ratio": spec.autoscaling is not None and spec.autoscaling.ratio is not None,
         "spec.router.whenNoPrefill": spec.router.when_no_prefill != "Serve",
-        "spec.router.parameterAnswers": spec.router.parameter_answers != "Never",
         "spec.router.disaggregation": spec.router.is_adaptive,
     }
     if fields := [field for field, is_set in found.items() if is_set]:
@@ -145,13 +144,12 @@ def _of_shared_pods(spec: Spec) -> Iterator[Problem]:
 
 def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
     """Options of D, which requests that P answers do not have."""
-    if not spec.router.parameter_may_answer or not spec.transfers_kv:
+    if not spec.router.is_adaptive or not spec.transfers_kv:
         return
-    field = f"spec.router.{'disaggregation' if spec.router.is_adaptive else 'parameterAnswers'}"
     different = sorted(name for name, value in spec.decode.args.items() if spec.parameter.args.get(name) != value)
     if different:
         yield Problem(
-            field,
+            "spec.router.disaggregation",
             f"P pods answer some requests with parameter.args, where these options of decode.args are missing or "
             f"different: {', '.join(different)}. Set those that change answers, such as parsers of tool calls, in "
             "engine.args.",
@@ -160,7 +158,7 @@ def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             "spec.parameter.enforceEager",
             "P pods answer some requests, and without CUDA graphs each of their tokens takes longer. Remove "
-            f"enforceEager or {field}.",
+            "enforceEager or spec.router.disaggregation.",
         )
 
 

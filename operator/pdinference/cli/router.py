@@ -11,7 +11,7 @@ import uvloop
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.router import Disaggregation, ParameterAnswers, RouterPolicy, WhenNoPrefill
+from pdinference.api.v1alpha1.router import Disaggregation, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
@@ -104,13 +104,6 @@ def router_command() -> None:
 )
 @click.option("--decode-step-tokens", type=click.IntRange(1), help="The same of D. Default: 512.")
 @click.option(
-    "--parameter-answers",
-    type=click.Choice(get_args(ParameterAnswers)),
-    default="Never",
-    show_default=True,
-    help="Whether P servers with time to spare answer whole requests while D servers have many.",
-)
-@click.option(
     "--custom-arguments/--no-custom-arguments",
     default=False,
     show_default=True,
@@ -164,7 +157,6 @@ def run_command(
     tpot_objective: float,
     parameter_step_tokens: int | None,
     decode_step_tokens: int | None,
-    parameter_answers: ParameterAnswers,
     custom_arguments: bool,
     served_model: tuple[str, ...],
     max_model_length: int | None,
@@ -192,7 +184,6 @@ def run_command(
         max_wait_seconds,
         max_queued_requests,
         migration,
-        parameter_answers,
         disaggregation,
         WayObjectives(ttft_objective, tpot_objective),
         {role: tokens for role, tokens in step_tokens.items() if tokens is not None},

@@ -45,7 +45,6 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         **({"custom-arguments": True} if _has_custom_arguments(resource) else {}),
         **({} if router.disaggregation == "Always" else {"disaggregation": router.disaggregation}),
         **(_objectives(resource.spec.objectives) | _step_tokens(resource.spec) if router.is_adaptive else {}),
-        **({} if router.parameter_answers == "Never" else {"parameter-answers": router.parameter_answers}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
         **({"otlp-endpoint": otlp_endpoint} if otlp_endpoint else {}),

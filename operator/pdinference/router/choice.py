@@ -32,11 +32,6 @@ Choose = Callable[[Sequence[Pod], RequestView], Pod]
 _CHANCE: Final = random.Random()  # noqa: S311 - nothing secret
 _PREFIX_BYTES: Final = 2048
 """Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
-FEW: Final = 32
-"""Below this number of answers at a time, a step of D spends little time on their KV cache
-(benchmarks/results/tuning.md)."""
-_MOSTLY_PROMPTS: Final = 0.5
-"""A P pod that spends more of its time on prompts gets no answers: each token would take twice as long."""
 _IMBALANCE: Final = 1.5
 """An affine pod gets a request unless its load would be more than this multiple of the mean."""
 
@@ -108,28 +103,6 @@ def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
         return blake2b(key, key=pod.observed.uid.encode()[:64], digest_size=8).digest()
 
     return sorted(pods, key=weight, reverse=True)
-
-
-def spare(parameter: Sequence[Pod], decode: Sequence[Pod], routers: int) -> Pod | None:
-    """The P pod that would answer a request as fast as D pods do, beside its prompts; None if there is none.
-
-    A token takes the longer, the more answers are under way, because a step reads the KV cache of all of them. On P it
-    takes 1 / (1 - share of time with prompts) times as long, too. So P gets answers as long as it has that much fewer.
-
-    Args:
-        parameter: P pods.
-        decode: D pods.
-        routers: Number of router pods. Each has its own requests alone, so the others count as loaded as this one.
-    """
-    fewest = min((pod.requests for pod in decode), default=0)
-    if routers * fewest < FEW:
-        return None
-    fit = [
-        pod
-        for pod in parameter
-        if (busy := routers * pod.prompts.share) <= _MOSTLY_PROMPTS and pod.requests < (1 - busy) * fewest
-    ]
-    return min(fit, key=lambda pod: (pod.requests, pod.turn), default=None)
 
 
 def policies(name: str, *, whole: bool = False, chance: random.Random = _CHANCE) -> Mapping[Role, Choose]:

@@ -1,6 +1,6 @@
 """From a call to an answer: prefill on P, decode on D, and another pod where one fails before it has answered.
 
-Tests: tests/router/test_failures.py, tests/router/test_whole_requests.py, tests/router/test_parameter_answers.py
+Tests: tests/router/test_failures.py, tests/router/test_whole_requests.py
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
-from pdinference.api.v1alpha1.router import Disaggregation, ParameterAnswers, WhenNoPrefill
+from pdinference.api.v1alpha1.router import Disaggregation, WhenNoPrefill
 from pdinference.engine.connectors.handover import (
     MEMBER,
     Handover,
@@ -30,7 +30,7 @@ from pdinference.engine.connectors.handover import (
 from pdinference.router.adaptive import Adaptive, Choice
 from pdinference.router.answer_text import PATH, AnswerText, content_of
 from pdinference.router.calls import Call
-from pdinference.router.choice import Choose, spare
+from pdinference.router.choice import Choose
 from pdinference.router.deaths import Deaths
 from pdinference.router.exchange import (
     LONGEST_PREFILL,
@@ -108,7 +108,6 @@ class Rules:
         max_wait: Seconds that a request may wait for pods in all.
         max_queued: Number of requests that may wait at a time.
         migration: Whether a stream that loses its D pod continues at another one.
-        parameter_answers: Whether P pods also answer whole requests.
         disaggregation: Whether each request goes the way that costs least.
         objectives: What requests should keep. The cheapest way that does is taken.
         step_tokens: Prompt tokens of a step at most, where that is known of a role.
@@ -121,7 +120,6 @@ class Rules:
     max_wait: float = 60.0
     max_queued: int = 100
     migration: bool = False
-    parameter_answers: ParameterAnswers = "Never"
     disaggregation: Disaggregation = "Always"
     objectives: WayObjectives = NO_OBJECTIVES
     step_tokens: Mapping[Role, float] = field(default_factory=dict)
@@ -308,9 +306,6 @@ class Dispatcher:
                 if route.choice.is_alone:
                     route.pod = route.choice.predicted.pod
                     return _Step.ANSWER
-        elif alone := self._spare(route.failed):
-            route.pod = alone
-            return _Step.ANSWER
         return _Step.PREFILL
 
     async def _try_prefill(self, route: _Route) -> _Step:
@@ -397,22 +392,15 @@ class Dispatcher:
         await asyncio.sleep(route.failed.pause)
         return None
 
-    def _spare(self, failed: Failures) -> Pod | None:
-        """A P pod that is to answer a whole request; None if D is to."""
-        if self.rules.parameter_answers == "Never":
-            return None
-        parameter, decode = (self._choices(role, failed) for role in ENGINE_ROLES)
-        return spare(parameter, decode, self.pods.routers)
-
     async def _sent(self, stack: AsyncExitStack, route: _Route) -> Whole | Stream:
         pod, call, record, prefilled = route.pod, route.call, route.record, route.prefilled
-        if pod.observed.role is Role.PARAMETER:
-            with self._computing(route, pod, ends_with_prompt=call.stream):
-                return await self._answered_alone(stack, pod, call, record)
-        if prefilled is None and route.choice is not None and route.choice.is_alone:
+        if route.choice is not None and route.choice.is_alone:
             # Its first token is not one that had to wait for KV cache.
             with record.stage("alone"), self._computing(route, pod, ends_with_prompt=call.stream):
-                answer = await self._answered_by_decode(stack, pod, call, record, None)
+                if pod.observed.role is Role.PARAMETER:
+                    answer = await self._answered_by_parameter(stack, pod, call, record)
+                else:
+                    answer = await self._answered_by_decode(stack, pod, call, record, None)
             record.telemetry.metrics.ways.began(route.choice)
             return answer
         if prefilled is None or route.choice is None or self._adaptive is None:
@@ -438,7 +426,9 @@ class Dispatcher:
             self._adaptive.ended(route.choice, route.pod, usage, seconds, content or "")
             record.answered(usage)
 
-    async def _answered_alone(self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record) -> Whole | Stream:
+    async def _answered_by_parameter(
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record
+    ) -> Whole | Stream:
         """The answer of a P pod to a whole request. Its connection is open until the end of the stack.
 
         Its prompt does not count for as long as the answer takes: the load of P for prompts is those that it computes.
@@ -446,14 +436,12 @@ class Dispatcher:
         Raises:
             PodFailure: It failed.
         """
-        computing = pod.prompts.one() if call.stream else nullcontext()
-        with record.stage("alone"), computing:
-            stack.enter_context(pod.answering())
-            sent = await stack.enter_async_context(
-                exchange(pod, self.session, 0, stream=call.stream, answers=record.answers)
-            )
-            answer = await sent.begin("POST", call.path, call.headers, call.for_decode(None))
-        record.answered_alone(pod.observed.name)
+        stack.enter_context(pod.answering())
+        sent = await stack.enter_async_context(
+            exchange(pod, self.session, 0, stream=call.stream, answers=record.answers)
+        )
+        answer = await sent.begin("POST", call.path, call.headers, call.for_decode(None))
+        record.prefilled(pod.observed.name)
         return answer
 
     def _decode_pod(self, route: _Route) -> Pod | None:
@@ -541,7 +529,7 @@ class Dispatcher:
             PodFailure: It failed.
             RefusedError: It answered with an error.
         """
-        with record.stage("prefill"), pod.prompts.one():
+        with record.stage("prefill"):
             prefill = await self._prepared(handover, pod, record)
             call = call.with_request_id(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)

@@ -88,11 +88,6 @@ class Metrics:
             "Prompts of requests that P computed, counted before D reads them. Canaries are not counted.",
             registry=self.registry,
         )
-        self.answered_alone = Counter(
-            "pdinference_router_answers_of_parameter",
-            "Whole requests that P pods answered, because D pods had many more (`router.parameterAnswers`).",
-            registry=self.registry,
-        )
         self.failures = Counter(
             "pdinference_router_pod_failures",
             "Requests that a pod failed, and that were sent again or ended.",
@@ -218,11 +213,6 @@ class Record:
     def prefilled(self, pod: str) -> None:
         """Note the P pod that computed the prompt, at the last try."""
         self.prefill, self.fallback = pod, ""
-
-    def answered_alone(self, pod: str) -> None:
-        """Count a whole request that a P pod answers."""
-        self.prefilled(pod)
-        self.telemetry.metrics.answered_alone.inc()
 
     def fell_back(self, reason: str) -> None:
         """Count a prompt that D computes."""

@@ -55,8 +55,7 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     if chosen is not None or own.accelerator.type != "GPU" or not spec.transfers_kv:
         return chosen
     # A pod that computes prompts beside answers, which get no token meanwhile.
-    both = spec.router.parameter_may_answer if role is Role.PARAMETER else spec.router.is_adaptive
-    tokens = _BATCHED_TOKENS_OF_BOTH if both else _BATCHED_TOKENS[role]
+    tokens = _BATCHED_TOKENS_OF_BOTH if spec.router.is_adaptive else _BATCHED_TOKENS[role]
     return max(tokens, own.max_num_seqs or spec.engine.max_num_seqs or 0)
 
 

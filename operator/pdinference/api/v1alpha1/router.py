@@ -25,7 +25,6 @@ from pdinference.api.v1alpha1.route import Route
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
-ParameterAnswers = Literal["Never", "WhenDecodeIsBusy"]
 Disaggregation = Literal["Always", "Adaptive"]
 KeyName = Annotated[
     str,
@@ -146,10 +145,6 @@ class Router(ApiModel):
     Fail: they fail with status 503."""
     disaggregation: Disaggregation = "Always"
     """The way of requests. Always: P and D. Adaptive: for each P and D, D alone or P alone, as it costs least."""
-    parameter_answers: ParameterAnswers = "Never"
-    """Whether P pods also answer whole requests. WhenDecodeIsBusy: a P pod with time to spare answers a request alone
-    while each D pod has at least 32 and many more than the P pod. P then computes 512 tokens a step on GPUs, unless
-    `maxNumBatchedTokens` is set."""
     migration: bool = False
     """Whether a stream that loses its D pod continues at another one. Streams with several answers, logprobs,
     structured output or tools end with an error event."""
@@ -177,11 +172,6 @@ class Router(ApiModel):
     def is_adaptive(self) -> bool:
         """Whether D also computes prompts by choice, and P also answers."""
         return self.disaggregation == "Adaptive"
-
-    @property
-    def parameter_may_answer(self) -> bool:
-        """Whether P pods also answer whole requests."""
-        return self.is_adaptive or self.parameter_answers != "Never"
 
     @property
     def port(self) -> int:
