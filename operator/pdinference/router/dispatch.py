@@ -50,7 +50,7 @@ from pdinference.router.record import Record
 from pdinference.router.retries import Failures, NoPrefill
 from pdinference.router.speeds import Speeds
 from pdinference.router.usage import usage_in
-from pdinference.router.ways import NO_OBJECTIVES, Way, WayObjectives
+from pdinference.router.ways import ALL_WAYS, NO_OBJECTIVES, WITHOUT_DECODE, Way, WayObjectives
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_ENGINE_ID: Final = 512
@@ -132,8 +132,8 @@ class Rules:
 
     @property
     def ways(self) -> frozenset[Way]:
-        """The ways to choose from. Where D may not compute prompts, it computes none by choice."""
-        return frozenset(Way) if self.when_no_prefill == "Serve" else frozenset(Way) - {Way.DECODE}
+        """The ways to choose from."""
+        return ALL_WAYS if self.when_no_prefill == "Serve" else WITHOUT_DECODE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from pdinference.api.names import PodFault, Role
-from pdinference.router.busy import Busy
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.prompt_queue import PromptQueue
 
@@ -82,7 +81,6 @@ class Pod:
         awaited: Number of those for which the router waits for the pod now.
         alone: Whole requests among them that a P pod answers.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
-        prompts: How busy a P pod is with prompts.
         queue: The prompts that it has to compute (`router.disaggregation: Adaptive`).
         heard_at: When it last sent something, or when the router began to wait for it without doing so already, on the
             clock of the event loop.
@@ -102,7 +100,6 @@ class Pod:
     awaited: int = 0
     alone: int = 0
     turn: int = 0
-    prompts: Busy = field(default_factory=Busy)
     queue: PromptQueue = field(default_factory=PromptQueue)
     heard_at: float = 0.0
     answered_at: float = 0.0

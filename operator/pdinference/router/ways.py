@@ -41,6 +41,11 @@ class Way(StrEnum):
     """P alone."""
 
 
+ALL_WAYS: Final = frozenset(Way)
+WITHOUT_DECODE: Final = ALL_WAYS - {Way.DECODE}
+"""Where D may not compute prompts (`spec.router.whenNoPrefill`), it computes none by choice."""
+
+
 class RoleTimes(msgspec.Struct, frozen=True):
     """How long things take on the pods of a role, in seconds.
 
@@ -154,7 +159,7 @@ def cheapest_first(
     decode: Sequence[Place],
     times: WayTimes,
     *,
-    ways: Collection[Way] = frozenset(Way),
+    ways: Collection[Way] = ALL_WAYS,
     objectives: WayObjectives = NO_OBJECTIVES,
 ) -> list[Prediction]:
     """What each way would take, by the best pods for it. The best way comes first.

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.adaptive import ARRANGEMENTS, LOADS, Load, measure
+from pdinference.router.ways import WITHOUT_DECODE
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
 from pdinference_advise.simulation.fleet import SimulatedFleet
@@ -29,6 +30,20 @@ def test_no_request_is_lost_and_nothing_is_counted_at_the_end(arrivals: list[Arr
             assert ways.answers(pod) == 0
             assert ways.seen(pod).queue.ahead(clock.now) == pytest.approx(0, abs=1e-6)
         assert pod.engine.kv_used() == pytest.approx(0, abs=1e-3)
+
+
+def test_d_computes_no_prompt_by_choice_where_it_may_not() -> None:
+    assert ADAPTIVE.split is not None
+    limited = replace(ADAPTIVE, split=replace(ADAPTIVE.split, allowed=WITHOUT_DECODE))
+    computed = {}
+    for name, arrangement in {"allowed": ADAPTIVE, "not allowed": limited}.items():
+        clock = Clock()
+        fleet = SimulatedFleet(clock, arrangement)
+        fleet.load(Arrival(at=number / 4, prompt=300, answer=20) for number in range(80))
+        clock.run()
+        assert all(request.done_at > 0 for request in fleet.requests)
+        computed[name] = sum(pod.engine.prefill_seconds + pod.engine.busy for pod in fleet.decode)
+    assert computed["not allowed"] == 0 < computed["allowed"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pdinference.api.names import Role
 from pdinference.router.busy import Busy
 from pdinference.router.prompt_queue import PromptQueue
 from pdinference.router.speeds import Speeds
-from pdinference.router.ways import NO_OBJECTIVES, Place, Prediction, Way, WayObjectives, cheapest_first
+from pdinference.router.ways import ALL_WAYS, NO_OBJECTIVES, Place, Prediction, Way, WayObjectives, cheapest_first
 from pdinference_advise.simulation.arrangement import EngineKind, Split
 from pdinference_advise.simulation.arrivals import Arrival
 from pdinference_advise.simulation.clock import Clock
@@ -71,12 +71,14 @@ class SimulatedWays:
     Attributes:
         clock: The time.
         routers: Number of router pods.
+        allowed: The ways to choose from.
         objectives: What requests should keep.
         speeds: What was learned.
     """
 
     clock: Clock
     routers: int = 1
+    allowed: frozenset[Way] = ALL_WAYS
     objectives: WayObjectives = NO_OBJECTIVES
     speeds: Speeds = field(default_factory=Speeds)
     _pods: dict[SimulatedPod, SeenPod] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class SimulatedWays:
         """Those of an arrangement, of which nothing is known yet."""
         kinds = {Role.DECODE: decode, Role.PARAMETER: split.kind}
         speeds = Speeds({role: kind.limits.step_tokens for role, kind in kinds.items()})
-        return cls(clock, split.routers, split.objectives, speeds)
+        return cls(clock, split.routers, split.allowed, split.objectives, speeds)
 
     def seen(self, pod: SimulatedPod) -> SeenPod:
         """What it knows of a pod."""
@@ -103,7 +105,7 @@ class SimulatedWays:
             return None
         places = [[self._place(pod, arrival) for pod in pods] for pods in (parameter, decode)]
         answer, times = self.speeds.answer.at(0), self.speeds.times
-        best = cheapest_first(answer, places[0], places[1], times, objectives=self.objectives)[0]
+        best = cheapest_first(answer, places[0], places[1], times, ways=self.allowed, objectives=self.objectives)[0]
         return None if best.way is Way.SPLIT else best
 
     def _place(self, pod: SimulatedPod, arrival: Arrival) -> Place:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pdinference.performance.links import Way
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
-from pdinference.router.ways import NO_OBJECTIVES, WayObjectives
+from pdinference.router.ways import ALL_WAYS, NO_OBJECTIVES, WayObjectives
+from pdinference.router.ways import Way as WayOfRequest
 from pdinference_advise.simulation.engine import EngineLimits
 
 
@@ -39,6 +40,7 @@ class Split:
         groups: Number of pods that hold P and D (the path HostLocal), each with a way of its own; 0: any P reaches any
             D.
         adaptive: Whether each request goes the way that costs least (`spec.router.disaggregation`).
+        allowed: The ways to choose from then (`spec.router.whenNoPrefill`).
         objectives: What requests should keep then.
         routers: Number of router pods. Each learns by itself, and knows its own requests.
     """
@@ -49,6 +51,7 @@ class Split:
     token_bytes: float
     groups: int = 0
     adaptive: bool = False
+    allowed: frozenset[WayOfRequest] = ALL_WAYS
     objectives: WayObjectives = NO_OBJECTIVES
     routers: int = 1
 

@@ -8,7 +8,6 @@ from heapq import heapreplace
 from itertools import count
 
 from pdinference.api.names import Role
-from pdinference.router.busy import Busy
 from pdinference.router.pod import Observed, Pod
 from pdinference_advise.simulation.arrangement import EngineKind
 from pdinference_advise.simulation.arrivals import Arrival
@@ -98,7 +97,7 @@ class SimulatedPod:
 def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gaps, group: str = "") -> SimulatedPod:
     """A pod without requests."""
     name = f"{role}-{number}"
-    known = Pod(Observed(name, name, role, name, ready=True, group=group), prompts=Busy(lambda: clock.now))
+    known = Pod(Observed(name, name, role, name, ready=True, group=group))
     cache = PrefixCache(kind.limits.kv_tokens) if kind.prefix_caching else None
     engine, reading = SimulatedEngine(clock, kind.steps, kind.limits, gaps), [0.0] * kind.limits.servers.number
     return SimulatedPod(known, engine, cache, reading, created_at=clock.now)
