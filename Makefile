@@ -163,7 +163,7 @@ test-cluster: setup ## Tests of the local cluster, unless they have passed on th
 test-e2e: setup test-cluster ## Real kubelets, real vLLM on CPU, the real router
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m e2e.images build
-	$(LESS_GC) $(RUN) pytest e2e --ignore=e2e/test_cluster.py $(ARGS)
+	$(LESS_GC) $(RUN) pytest e2e --ignore=e2e/test_cluster.py --durations=20 $(ARGS)
 
 # The earlier commit's files lie in build/, which git ignores.
 .PHONY: upgrade-from

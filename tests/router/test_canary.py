@@ -142,7 +142,7 @@ async def test_a_model_that_cannot_be_asked_is_not_judged(path: str) -> None:
         served.refuses = lambda asked, _body: asked == path
         found = await sent(world, by)
         assert found.state is Verification.NOT_APPLICABLE
-        assert path in found.reason
+        assert found.reason == f"{path} answers with status 400: by the test"
 
 
 async def test_a_short_model_is_not_judged() -> None:

@@ -14,6 +14,7 @@ import msgspec
 from multidict import CIMultiDict
 
 from pdinference.api.names import METRIC_KV_PROMPT_TOKENS, KvSource, Verification
+from pdinference.api.words import cut
 from pdinference.engine.connectors.handover import Handover, HandoverError
 from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
@@ -22,6 +23,7 @@ from pdinference.router.calls import REQUEST_ID, Call
 from pdinference.router.canary_outcome import CanaryOutcome, Distribution, judged
 from pdinference.router.canary_prompts import NoPromptError, lengths, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
+from pdinference.router.events import problem_in
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange, members
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.pod import Pod
@@ -41,6 +43,8 @@ _ALONE_S: Final = 10.0
 """Time for an answer of D that shows that it has no more load than it can bear."""
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
+_LONGEST_REASON: Final = 300
+"""Characters of a pod's reason in a log."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
 _COMPUTED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.DECODE)
 
@@ -170,7 +174,7 @@ class Canary:
             return _MOST_LIKELY
         answer = await self._completion(parameter, _body("a", None), _PARAMETER_S)
         if answer.status != HTTPStatus.OK:
-            raise _NotApplicableError(f"{_COMPLETIONS} answers with status {answer.status}")
+            raise _NotApplicableError(_refusal(_COMPLETIONS, answer))
         return None
 
     async def _through(
@@ -234,6 +238,13 @@ class Canary:
         return exposition.reading()
 
 
+def _refusal(path: str, answer: Whole) -> str:
+    """Why a model cannot be asked, in the words of its pod."""
+    problem = problem_in(answer.body)
+    said = (problem.error.message if problem is not None else None) or answer.body.decode("utf-8", "replace")
+    return f"{path} answers with status {answer.status}: {cut(said, _LONGEST_REASON)}"
+
+
 def _body(prompt: list[int] | str, logprobs: int | None) -> dict[str, Any]:
     body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
     return body if logprobs is None else {**body, "logprobs": logprobs, "return_tokens_as_token_ids": True}
@@ -251,7 +262,7 @@ class _Tokenizer:
         async with _asking(self.pod, _PARAMETER_S):
             answer = await _ask(self.session, self.pod, "POST", "/tokenize", body)
             if answer.status != HTTPStatus.OK:
-                raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
+                raise _NotApplicableError(_refusal("/tokenize", answer))
             return members(answer, _Tokens).tokens
 
 
