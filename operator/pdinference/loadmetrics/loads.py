@@ -62,7 +62,8 @@ class Loads:
     ) -> SignalMeasurement:
         """The value for the pods of a role. The target is that of one engine, and an autoscaler counts pods."""
         upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
-        found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
+        answers = self._policies.is_adaptive(owner)
+        found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream, answers=answers)
         if not math.isfinite(found.value):
             raise LoadUnavailableError("the sum of the reported values is not a finite number")
         value = found.value / self._scraper.engines_in_a_pod(owner, role)

@@ -82,7 +82,13 @@ _LOADS: Final = frozenset({Signal.PREFILL_LOAD, Signal.DECODE_LOAD})
 
 
 def measure(
-    signal: Signal, pods: Sequence[PodLoad], *, target: float | None, now: float, upstream: Upstream = _NOTHING
+    signal: Signal,
+    pods: Sequence[PodLoad],
+    *,
+    target: float | None,
+    now: float,
+    upstream: Upstream = _NOTHING,
+    answers: bool = False,
 ) -> SignalMeasurement:
     """The sum of a signal over the pods of a role.
 
@@ -92,6 +98,7 @@ def measure(
         target: Target value per pod, if known.
         now: Time of the clock of the readings.
         upstream: Further inputs of the decode load.
+        answers: Whether P pods answer some requests alone.
 
     Raises:
         LoadUnavailableError: No pod reports the signal.
@@ -100,7 +107,7 @@ def measure(
     match signal:
         case Signal.PREFILL_LOAD:
             work = _known({number: prefill_window(pods[number].window, now) for number in known})
-            total, reporting = prefill_load(work.values()), set(work)
+            total, reporting = prefill_load(work.values(), answers=answers), set(work)
         case Signal.DECODE_LOAD:
             decoding = _known({number: decode_window(pods[number].window, now) for number in known})
             total, reporting = _decode_load(decoding.values(), upstream, now), set(decoding)

@@ -41,6 +41,13 @@ def test_a_long_prompt_without_end_in_the_window_is_a_busy_pod() -> None:
     assert prefill_load([replace(NOTHING, running=1), NOTHING]) == pytest.approx(1)
 
 
+def test_a_long_answer_of_a_pod_that_answers_is_no_prompt() -> None:
+    """vLLM counts the prompt of a request when its answer ends."""
+    answering = replace(NOTHING, running=1)
+    assert prefill_load([answering] * 4, answers=True) == 0
+    assert prefill_load([answering, STEADY], answers=True) == pytest.approx(0.5)
+
+
 def test_a_pod_seen_for_the_first_time_does_not_count() -> None:
     first = PrefillWindow(0, 0, 0, 0, waiting=5, running=1, recent_seconds=0, recent_arrived=0)
     assert prefill_load([first]) == 0

@@ -36,10 +36,13 @@ class PrefillWindow:
     recent_seconds: float
     recent_arrived: float
 
-    @property
-    def busy_seconds(self) -> float:
-        """How long the pod was busy. Requests prefilled in one batch count their time twice, hence the limit."""
-        if not self.finished and self.running:
+    def busy_seconds(self, *, answers: bool) -> float:
+        """How long the pod was busy. Requests prefilled in one batch count their time twice, hence the limit.
+
+        Args:
+            answers: Whether P pods answer requests, too. One that runs is then no prompt under way.
+        """
+        if not self.finished and self.running and not answers:
             return self.seconds  # one long prompt, which vLLM counts only when it is finished
         return min(self.seconds, self.prefill_seconds)
 
@@ -64,16 +67,23 @@ def arrival_rate(pods: Iterable[PrefillWindow]) -> float:
     return arrived / seconds
 
 
-def prefill_load(pods: Iterable[PrefillWindow], *, drain_seconds: float = DRAIN_SECONDS) -> float:
+def prefill_load(
+    pods: Iterable[PrefillWindow], *, drain_seconds: float = DRAIN_SECONDS, answers: bool = False
+) -> float:
     """Prefill load of a role in units of pods: for the arriving requests, and to drain the queue in time.
 
     The cost of a request is the mean of recently finished ones, so it does not depend on facts of model or device.
     Arrivals count, not finished requests, because in a burst the pods limit the latter.
+
+    Args:
+        pods: The pods.
+        drain_seconds: Time in which the queue should be gone.
+        answers: Whether the pods answer requests, too (`router.disaggregation: Adaptive`).
     """
     windows = [pod for pod in pods if pod.seconds > 0]
-    busy = sum(pod.busy_seconds for pod in windows)
+    busy = [pod.busy_seconds(answers=answers) for pod in windows]
     finished = sum(pod.finished for pod in windows)
     if not finished:
-        return sum(pod.busy_seconds / pod.seconds for pod in windows)
+        return sum(seconds / pod.seconds for seconds, pod in zip(busy, windows, strict=True))
     waiting = sum(pod.waiting for pod in windows)
-    return (arrival_rate(windows) + waiting / drain_seconds) * busy / finished
+    return (arrival_rate(windows) + waiting / drain_seconds) * sum(busy) / finished
