@@ -12,7 +12,15 @@ DETAILS = b'"prompt_tokens_details":{"cached_tokens":384}'
     [
         (b'data: {"choices":[],"usage":{"prompt_tokens":400,"completion_tokens":9}}\n\n', Usage(400, 9)),
         (b'{"usage": {"prompt_tokens": 400, "completion_tokens": 9,' + DETAILS + b"}}", Usage(400, 9, 384)),
-        (b'{"usage":{"input_tokens":400,"cache_read_input_tokens":8,"output_tokens":9}}', Usage(400, 9, 8)),
+        (
+            b'{"usage":{"input_tokens":400,"input_tokens_details":{"cached_tokens":8},"output_tokens":9}}',
+            Usage(400, 9, 8),
+        ),
+        (b'{"usage":{"input_tokens":392,"cache_read_input_tokens":8,"output_tokens":9}}', Usage(400, 9, 8)),
+        (
+            b'{"usage":{"input_tokens":0,"cache_creation_input_tokens":2,"cache_read_input_tokens":8,"output_tokens":9}}',
+            Usage(10, 9, 8),
+        ),
         (b'{"completion_tokens":1}{"completion_tokens":2}', Usage(0, 2)),
         (b'{"content":"\\"prompt_tokens\\": 7 \\"completion_tokens\\": 7"}', None),
         (b'{"completion_tokens":null}', None),

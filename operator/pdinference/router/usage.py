@@ -10,7 +10,10 @@ from typing import Final
 # A text cannot contain these bytes: its quotes are escaped.
 _ANSWER: Final = re.compile(rb'"(?:completion|output)_tokens": ?([0-9]{1,9})')
 _PROMPT: Final = re.compile(rb'"(?:prompt|input)_tokens": ?([0-9]{1,9})')
-_CACHED: Final = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)": ?([0-9]{1,9})')
+_CACHED: Final = re.compile(rb'"cached_tokens": ?([0-9]{1,9})')
+_READ: Final = re.compile(rb'"cache_read_input_tokens": ?([0-9]{1,9})')
+_CREATED: Final = re.compile(rb'"cache_creation_input_tokens": ?([0-9]{1,9})')
+"""Anthropic's API counts these beside the other prompt tokens (vllm/entrypoints/anthropic/serving.py)."""
 MAYBE_TOKENS: Final = b'_tokens":'
 """Is in each report."""
 _LAST: Final = 2**16
@@ -34,7 +37,13 @@ class Usage:
 
 def usage_in(text: bytes) -> Usage | None:
     """The last report in some events or in an answer; None without one."""
-    if MAYBE_TOKENS not in (text := text[-_LAST:]) or not (answers := _ANSWER.findall(text)):
+    if MAYBE_TOKENS not in (text := text[-_LAST:]) or (answer := _last(_ANSWER, text)) is None:
         return None
-    prompts, cached = _PROMPT.findall(text), _CACHED.findall(text)
-    return Usage(int(prompts[-1]) if prompts else 0, int(answers[-1]), int(cached[-1]) if cached else None)
+    prompt, read = _last(_PROMPT, text) or 0, _last(_READ, text)
+    beside = (read or 0) + (_last(_CREATED, text) or 0)
+    return Usage(prompt + beside, answer, _last(_CACHED, text) if read is None else read)
+
+
+def _last(number: re.Pattern[bytes], text: bytes) -> int | None:
+    found = number.findall(text)
+    return int(found[-1]) if found else None
