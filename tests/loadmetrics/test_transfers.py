@@ -116,13 +116,15 @@ def test_a_counter_that_appears_began_at_0() -> None:
 
 def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
     def full(at: float, factor: float) -> TransferReading:
-        counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor, handed_over=10 * factor)
+        of_requests = {"handed_over": 10 * factor, "alone_tokens": 5 * factor, "alone_cached_tokens": 4 * factor}
+        counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor, **of_requests)
         return TransferReading(at, counted, CanaryFacts(Verification.VERIFIED, "r1"))
 
     window = windowed(full(0, 1), full(30, 2))
     wrong = windowed(reading(0, 0, canary=CanaryFacts(Verification.WRONG_ANSWER, "r2")))
     both = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2))])
     assert both.counted.handed_over == 20
+    assert (both.counted.alone_tokens, both.counted.alone_cached_tokens) == (10, 8)
     facts = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2)), wrong])
     assert (facts.counted.parameter_tokens, facts.counted.first_tokens) == (900, 18)
     assert facts.counted.waiting_seconds == 30, "no more than all of the time"

@@ -103,6 +103,8 @@ def of(status: Status) -> Condition:
         (facts(replace(LIGHT, decode_tokens=500_000)), GPUS, ("False", "ComputedByDecode")),
         # D computed these because the router chose so.
         (facts(replace(LIGHT, decode_tokens=500_000, alone_tokens=500_000)), GPUS, ("True", "Verified")),
+        (facts(replace(LIGHT, decode_tokens=50_000_000, alone_tokens=41_000_000)), GPUS, ("True", "Verified")),
+        (facts(replace(LIGHT, decode_tokens=50_000_000, alone_tokens=30_000_000)), GPUS, ("False", "ComputedByDecode")),
         (facts(replace(LIGHT, decode_tokens=10_000, cached_tokens=5_000_000)), GPUS, ("True", "Verified")),
         (facts(FULL), GPUS, ("False", "Saturated")),
         (facts(WEAK), GPUS, ("False", "Slow")),

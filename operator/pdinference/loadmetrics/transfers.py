@@ -213,6 +213,8 @@ def transfer_facts(revision: str, window: TransferWindow, others: Iterable[Trans
             first_tokens=sum(part.first_tokens for part in parts),
             first_token_seconds=sum(part.first_token_seconds for part in parts),
             handed_over=sum(handed) if len(handed) == len(parts) else None,
+            alone_tokens=sum(part.alone_tokens for part in parts),
+            alone_cached_tokens=sum(part.alone_cached_tokens for part in parts),
         ),
         _agreed(reading.pairs for reading in (window.latest, *(other.latest for other in others))),
     )

@@ -11,6 +11,9 @@ from pdinference.planning.router_window import WINDOW_S
 
 _STEPS: Final = 20
 """Steps of a share in an outline."""
+_AT_MOST: Final = 1.25
+"""Prompt tokens that D computed by choice are an estimate of the router's. So much more of them is no fault; canaries
+find one that hides there."""
 _LARGEST: Final = 1e15
 """Largest rate. The counts of pods are untrusted."""
 _LEAST_BYTES: Final = 1e8
@@ -253,7 +256,7 @@ def rates(facts: TransferFacts, path: Path, ways: int) -> Rates | None:
         ways: Transfers that do not share a way: the number of P instances or of D instances, whichever are fewer.
     """
     counted = facts.counted
-    by_decode = max(0.0, counted.decode_tokens - counted.alone_tokens)
+    by_decode = max(0.0, counted.decode_tokens - _AT_MOST * counted.alone_tokens)
     cached = max(0.0, counted.cached_tokens - counted.alone_cached_tokens)
     prompts = counted.parameter_tokens + by_decode + cached
     if facts.seconds <= 0 or prompts <= 0 or counted.first_tokens <= 0:  # a canary alone has no first token
