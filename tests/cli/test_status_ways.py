@@ -26,7 +26,7 @@ POD = Pod(Observed("d", "d", Role.DECODE, "d", ready=True))
 def choice(way: Way, *, learning: bool = False, uncached: float = 100) -> Choice:
     """A request of 1,000 prompt tokens with a first token predicted after 40 ms."""
     predicted = Prediction(way, POD, uncached, 0.04, 0.007, 1.0)
-    return Choice(predicted, (), Chain(), 4000, {}, 1000, learning)
+    return Choice(predicted, (), Chain(), {}, 1000, learning)
 
 
 def page() -> bytes:

@@ -20,6 +20,7 @@ from pdinference.router.speeds import Speeds
 from pdinference.router.usage import Usage
 from pdinference.router.ways import Way, WayObjectives
 from pdinference.router.why import WayReason
+from tests.router import engines
 from tests.router.engines import PARAMS, Engine, Fleet, abort, abort_in_stream, events, fleet
 from tests.router.model import COMPLETIONS, Model, asking, text
 from tests.waiting import until
@@ -179,15 +180,19 @@ async def test_a_pod_that_fails_keeps_no_prompt_and_teaches_nothing() -> None:
     assert world.adaptive.speeds.prompts[D].observations == 0
 
 
-async def test_what_vllm_had_evicted_is_expected_no_more() -> None:
+async def test_what_vllm_had_evicted_is_there_again_and_less_is_expected_of_all_others() -> None:
+    """The pod has computed the prompt once more."""
     world = World()
     turn = [SYSTEM, asked("a")]
     await world.serve(await called(*turn))
     after = await called(*turn, answered("b"), asked("c"))
-    assert world.choose(after).expected > 2000
+    before = world.choose(after).expected
+    assert before > 2000
     choice = await world.serve(after, cached=0)
     assert choice.is_alone
-    assert world.adaptive.index.known(choice.chain, world.d)[world.d[0]] == 0
+    pod = choice.predicted.pod
+    assert world.adaptive.index.known(choice.chain, [pod]) == {pod: choice.chain.size}
+    assert world.choose(await called(*turn, answered("b"), asked("d"))).expected < before
 
 
 async def test_requests_of_other_router_pods_count_as_its_own() -> None:
@@ -274,6 +279,33 @@ async def test_without_p_d_answers_and_it_is_no_choice() -> None:
         assert "X-PDInference-Way" not in headers
         assert headers["X-PDInference-Prefill"] == "decode"
         assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
+
+
+async def test_a_prompt_that_p_fails_goes_no_way_that_was_chosen() -> None:
+    """What it took then is no error of a prediction, and nothing is learned of it."""
+    async with fleet("p", "d", rules=ADAPTIVE) as world:
+        world["p"].fault = engines.status(500)
+        streams(world["d"])
+        status, headers = await chat(world, SYSTEM, asked("Is it?"))
+        assert (status, headers["X-PDInference-Prefill"]) == (200, "decode")
+        assert "X-PDInference-Way" not in headers
+        assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
+        assert await world.metric("pdinference_router_ways_total") == 0
+
+
+async def test_the_p_pod_gets_the_prompt_for_which_the_way_was_chosen() -> None:
+    """A policy knows nothing of the prompts that a pod has to compute before."""
+    async with fleet("p1", "p2", "d", rules=ADAPTIVE | {"when_no_prefill": "Fail"}) as world:
+        for engine in world.engines.values():
+            streams(engine)
+        for number in range(6):
+            await chat(world, SYSTEM, asked(f"Is it {number}?"))
+        (late,) = (pod for pod in world.pods if pod.observed.name == "p1")
+        late.queue.begin(1000, asyncio.get_running_loop().time())
+        before = len(world["p1"].bodies)
+        for number in range(6):
+            assert (await chat(world, SYSTEM, asked(f"And {number}?")))[0] == 200
+        assert len(world["p1"].bodies) == before
 
 
 async def test_a_pod_that_dies_is_replaced_by_another_way() -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from typing import Final
 
 import pytest
+from aiohttp import web
 
 from pdinference.api.names import PodFault
 from pdinference.router.dispatch import Rules
@@ -49,6 +50,29 @@ async def test_a_transfer_ends_in_time_while_the_probe_of_another_pod_hangs() ->
         world["d1"].fault, world["d1"].steps = hang_without_kv_cache, repeat(7)
         code, headers, _ = await asyncio.wait_for(world.post(), LONG_S)
         assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+
+
+@pytest.mark.parametrize("computes", [True, False])
+async def test_kv_cache_may_wait_for_a_long_prompt_that_d_computes_itself(*, computes: bool) -> None:
+    """vLLM counts no step while it computes a prompt in parts. The use of its KV cache grows with each of them."""
+    parts = count()
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=f"vllm:iteration_tokens_total_count 7\nvllm:kv_cache_usage_perc 0.{next(parts):04}\n")
+
+    async with fleet("p", "d", silence=2 * LONG_S, transfer=0.4) as world:
+        engine, pod = world["d"], pod_of(world, "d")
+        engine.metrics_fault = metrics
+        engine.go_on.clear()
+        if computes:
+            pod.queue.begin(2 * LONG_S, asyncio.get_running_loop().time())
+        asked = asyncio.create_task(world.post())
+        await engine.arrived.wait()
+        read = engine.readings
+        await until(lambda: engine.readings > read + 25 or len(engine.bodies) > 1, "several times what it may take")
+        engine.go_on.set()
+        _, headers, _ = await asyncio.wait_for(asked, LONG_S)
+        assert headers["X-PDInference-Prefill"] == ("parameter" if computes else "decode")
 
 
 @pytest.mark.parametrize("last_step", [None, 0.5, 1.5])

@@ -102,3 +102,20 @@ async def test_a_million_objects_are_not_decoded() -> None:
     """They are compared with no other prompt: to decode them would stop all other requests for tens of milliseconds."""
     assert await chained(*({} for _ in range(300_000))) == Chain()
     assert (await chained(*({"role": "user", "content": "a"} for _ in range(16_000)))).size > 0
+
+
+async def test_an_image_counts_as_the_same_or_another_one_and_not_by_its_bytes() -> None:
+    def asks(image: str) -> dict[str, Any]:
+        url = {"url": f"data:image/png;base64,{image * 100_000}"}
+        return {"role": "user", "content": [{"type": "text", "text": "What is it?"}, {"image_url": url}]}
+
+    one, same, other = [await chained(SYSTEM, asks(image)) for image in "AAB"]
+    assert one == same
+    assert one.size < 6000
+    assert (await chained(SYSTEM)).size <= common(one, other) < one.size
+
+
+async def test_tools_count_as_a_part_of_the_prompt() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": "d" * 4000}}]
+    one, other = await chained(SYSTEM, ASKED, tools=tools), await chained(SYSTEM, NEXT, tools=tools)
+    assert common(one, other) > 4000 + (await chained(SYSTEM)).size

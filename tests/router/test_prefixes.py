@@ -44,12 +44,13 @@ def test_a_container_that_started_again_knows_nothing() -> None:
     assert index.known(chain("ab"), [d1]) == {d1: 10}
 
 
-def test_what_a_pod_had_not_in_its_cache_is_forgotten_for_this_pod_alone() -> None:
-    index, first, second = PrefixIndex(), pod("d1"), pod("d2")
-    for one in (first, second):
-        index.add(chain("abcd"), one)
-    index.lost(chain("abcd"), first, known=20)
-    assert index.known(chain("abcd"), [first, second]) == {first: 20, second: 40}
+def test_pods_that_come_and_go_do_not_make_it_larger() -> None:
+    index, stays = PrefixIndex(), pod("stays")
+    for number in range(2000):
+        index.add(chain("ab"), pod(f"d{number}"))
+        index.add(chain("abcd"), stays)
+        assert index.known(chain("abcd"), [stays]) == {stays: 40}
+    assert max(bits.bit_length() for bits in index._pods_of.values()) <= 513
 
 
 def test_the_pieces_used_least_recently_go_first() -> None:

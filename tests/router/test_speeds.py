@@ -57,4 +57,7 @@ def test_bytes_of_a_token_and_lengths_of_answers_are_learned() -> None:
         speeds.ended(size=1200, prompt=400, answer=250)
         speeds.ended(size=1200, prompt=0, answer=0)  # an answer that says nothing of them
     assert speeds.bytes_per_token == pytest.approx(3, rel=0.01)
+    speeds.ended(size=8, prompt=30, answer=250)  # the chat template has most of a short prompt's tokens
+    speeds.ended(size=0, prompt=400, answer=250)  # it is not known
+    assert speeds.bytes_per_token == pytest.approx(3, rel=0.01)
     assert speeds.answer.at(0) == pytest.approx(250)

@@ -41,6 +41,15 @@ def test_an_idle_d_computes_a_long_prompt_itself() -> None:
     assert found.first_token == pytest.approx(0.003 + 0.3)
 
 
+def test_kv_cache_that_arrives_waits_for_the_prompts_that_d_computes_itself() -> None:
+    """They take all tokens of its steps."""
+    free, late = (
+        cheapest_first(200, [place(P, 4000)], [place(D, 4000, ahead=ahead)], TIMES, ways={Way.SPLIT})[0]
+        for ahead in (0, 10)
+    )
+    assert late.first_token == pytest.approx(free.first_token + 10)
+
+
 def test_a_later_turn_goes_to_the_d_that_has_the_conversation() -> None:
     other = pod("d2", Role.DECODE)
     found = best([place(P, 4000)], [place(D, 4000, answers=5), place(other, 150, answers=8)])

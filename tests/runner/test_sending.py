@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from pdinference.runner.access import Access
-from pdinference.runner.lines import BatchRequestOutput, PreparedRequest, parsed
+from pdinference.runner.answers import InvalidAnswerError, answered
+from pdinference.runner.lines import LONGEST_ANSWER, BatchRequestOutput, PreparedRequest, parsed
 from pdinference.runner.room import Room
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
 from pdinference.runner.suspects import Suspects
@@ -193,3 +194,22 @@ async def test_a_large_answer_that_breaks_off_does_not_keep_others_from_theirs()
         away.clear()
         found = await asyncio.wait_for(asyncio.gather(*both), LONG_S)
     assert all(line.answered for line in found)
+
+
+@pytest.mark.parametrize("body", [b" " * (LONGEST_ANSWER + 1), b"no JSON" * 20_000], ids=["too large", "no JSON"])
+async def test_a_large_answer_that_cannot_be_stored_gives_its_room_back(body: bytes) -> None:
+    """While the request waits for its next try, others may have large answers."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    room, request = Room(), PreparedRequest(custom_id="A", url="/v1/x", payload=b"{}")
+    async with (
+        served([web.get("/", answer)]) as port,
+        aiohttp.ClientSession() as session,
+        await room.take(1) as share,
+        session.get(f"http://127.0.0.1:{port}/") as response,
+    ):
+        with pytest.raises(InvalidAnswerError):
+            await answered(request, response, share)
+        assert not room.large.locked()

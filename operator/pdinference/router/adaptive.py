@@ -31,7 +31,6 @@ class Choice:
         predicted: What it should take.
         others: What the other ways would, the cheapest of each.
         chain: Its prompt.
-        size: Bytes of the request.
         known: By pod: bytes of the chain whose KV cache it should have.
         prompt: Estimate of its prompt tokens.
         learning: Whether it was taken because too little is known yet.
@@ -41,7 +40,6 @@ class Choice:
     predicted: Prediction
     others: Sequence[Prediction]
     chain: Chain
-    size: int
     known: Mapping[Pod, int]
     prompt: float
     learning: bool
@@ -107,14 +105,14 @@ class Adaptive:
         if not parameter or not decode:
             return None
         learning = not self.speeds.are_known
-        chain, size = chain_of(call), len(call.body)
+        chain = chain_of(call)
         known = self.index.known(chain, (*parameter, *decode))
-        prompt = size / self.speeds.bytes_per_token
+        prompt = (chain.size or len(call.body)) / self.speeds.bytes_per_token
         of_parameter, of_decode = (self._places(pods, chain, prompt, known) for pods in (parameter, decode))
         allowed = {Way.SPLIT} if learning else ways
         answer, times = self.speeds.answer.at(0), self.speeds.times
         found = cheapest_first(answer, of_parameter, of_decode, times, ways=allowed, objectives=self.objectives)
-        return Choice(found[0], found[1:], chain, size, known, prompt, learning) if found else None
+        return Choice(found[0], found[1:], chain, known, prompt, learning) if found else None
 
     def _places(self, pods: Sequence[Pod], chain: Chain, prompt: float, known: Mapping[Pod, int]) -> list[Place]:
         """What pods would have to do for a request."""
@@ -169,12 +167,13 @@ class Adaptive:
         """D gets the KV cache from the beginning of the block on, which ends with its first token or its answer."""
         loop, answers = asyncio.get_running_loop(), self._answers(pod)
         began = loop.time()
+        ahead = self.pods.routers * pod.queue.ahead(began)
         yield
         self.index.add(choice.chain, pod)
         choice.beside = self._answers(pod)
         if ends_with_first:
             tokens = self._uncached(choice.chain, choice.prompt, choice.known.get(pod, 0))
-            self.speeds.handed_over(tokens, answers + 1, loop.time() - began)
+            self.speeds.handed_over(tokens, answers + 1, max(0.0, loop.time() - began - ahead))
 
     def ended(self, choice: Choice, pod: Pod, usage: Usage, seconds_per_token: float | None, content: str) -> None:
         """An answer is complete.
@@ -187,13 +186,11 @@ class Adaptive:
             content: Its text; empty if the next turn does not begin with it.
         """
         role = pod.observed.role
-        self.speeds.ended(choice.size, usage.prompt, usage.answer)
+        self.speeds.ended(choice.chain.size, usage.prompt, usage.answer)
         if seconds_per_token is not None:
             self.speeds.stepped(role, (choice.beside + self._answers(pod)) / 2, seconds_per_token)
         if choice.is_alone and usage.prompt and usage.cached is not None and (known := choice.known.get(pod, 0)):
             there = min(1.0, usage.cached / usage.prompt * choice.chain.size / known)
             self._there += (there - self._there) * _FORGET
-            if there < 1:
-                self.index.lost(choice.chain, pod, there * known)
         if content:
             self.index.add(choice.chain.extended(of_answer(content)), pod)

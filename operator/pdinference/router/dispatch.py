@@ -157,7 +157,7 @@ class _Step(Enum):
     WAIT_FOR_DECODE = auto()
     """Wait for a D pod: before the prefill, because P keeps the KV cache for 30 s only."""
     CHOOSE_WAY = auto()
-    """Split the request, or let a P pod answer it alone."""
+    """Split the request, or let one pod answer it alone."""
     PREFILL = auto()
     """Let a P pod compute the prompt, if the request is split."""
     WAIT_FOR_PARAMETER = auto()
@@ -316,7 +316,7 @@ class Dispatcher:
         pods = self._linked(choices, route.failed)
         if not pods:
             return self._without_parameter(route, choices)
-        pod = self.rules.choose[Role.PARAMETER](pods, route.call)
+        pod = self._parameter_pod(route, pods)
         try:
             async with self._deaths.watched(route.record):
                 with self._computing(route, pod, ends_with_prompt=True):
@@ -334,6 +334,13 @@ class Dispatcher:
         if self.rules.when_no_prefill == "Wait":
             await asyncio.sleep(failed.pause)
         return _Step.PREFILL
+
+    def _parameter_pod(self, route: _Route, pods: list[Pod]) -> Pod:
+        """The P pod for which the way was chosen, as long as it can get the request."""
+        choice = route.choice
+        if choice is not None and not choice.learning and choice.predicted.pod in pods:
+            return choice.predicted.pod
+        return self.rules.choose[Role.PARAMETER](pods, route.call)
 
     def _without_parameter(self, route: _Route, choices: list[Pod]) -> _Step:
         """What follows if none of the P pods that are left has a link to D that works.
@@ -360,6 +367,7 @@ class Dispatcher:
         if not why.is_left_to_decode(self.rules.when_no_prefill):
             raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
         route.record.fell_back(reason)
+        route.choice = None  # it goes another way than the one that was predicted
         return _Step.CHOOSE_DECODE
 
     def _choose_decode(self, route: _Route) -> _Step:
@@ -643,4 +651,4 @@ def _given_up(last: PodFailure) -> RefusedError | UnavailableError:
     """The error for the client after too many failures."""
     if last.answer is not None:
         return RefusedError(last.answer)
-    return UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {last.label}.")
+    return UnavailableError(HTTPStatus.BAD_GATEWAY, f"Pods failed; the last reason was: {last.label}.")

@@ -56,7 +56,9 @@ class LeaseGuard:
             began = now()
             if began >= next_reading(steps, min(request.began_at for request in waiting), self._transfer):
                 found = await read_progress(pod, self._share)
-                steps.read(None if found is None else found.steps, began, now())
+                # A prompt of its own that D computes in parts is no step, and the KV cache waits for it.
+                computes = pod.queue.ahead(now()) > 0
+                steps.read(found if found is None or computes else found.steps, began, now())
             for request in self._waiting(pod):  # some have had their first byte during the reading
                 if is_lost(request, steps, pod.answered_at, now(), self._transfer):
                     request.abort(FailureReason.NO_KV_CACHE)

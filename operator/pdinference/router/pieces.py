@@ -1,12 +1,13 @@
 """A request's prompt as a chain of pieces, so that a later turn of a conversation begins with the same ones.
 
-A piece is at most 2 KiB of a message, or of a prompt. What else changes the prompt's tokens comes first: the model, the
-tools, the chat template. Messages are compared by role and content. A client that alters one, or leaves out what the
-model thought, has the pieces before it in common alone.
+A piece is at most 2 KiB of the tools, of a message, or of a prompt. What else changes the prompt's tokens comes first:
+the model, the chat template. Messages are compared by role and content. An image within one is its hash alone. A client
+that alters one, or leaves out what the model thought, has the pieces before it in common alone.
 
 Tests: tests/router/test_pieces.py
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -32,6 +33,9 @@ _PROMPTS: Final[Mapping[str, tuple[str, ...]]] = {
     "/v1/responses": ("instructions", "input"),
 }
 """Members with the prompt, by endpoint."""
+_TOOLS: Final = "tools"
+_EMBEDDED: Final = re.compile(rb'data:[^"]{256,}')
+"""An image or the like within the request. Its bytes say nothing of its tokens."""
 _NULL: Final = msgspec.Raw(b"null")
 _NONE: Final = (b"null", b"[]")
 _NOT_IN_PROMPTS: Final = frozenset(
@@ -67,6 +71,7 @@ def chain_of(call: Call) -> Chain:
     if not call.json or named is None or len(call.body) > _LONGEST:
         return Chain()
     members = call.members()
+    named = (_TOOLS, *named)
     others = (name for name in sorted(members) if name not in _NOT_IN_PROMPTS and name not in named)
     first = hash((call.path, *((name, bytes(members[name])) for name in others)))
     pieces = (piece for text in _texts(members, named) for piece in _pieces(text))
@@ -116,7 +121,11 @@ def _content(content: str | msgspec.Raw | None) -> bytes:
     """A text as it is, and not as it is escaped; anything else as it came."""
     if isinstance(content, str):
         return content.encode(errors="surrogatepass")
-    return b"null" if content is None else bytes(content)
+    return b"null" if content is None else _EMBEDDED.sub(_hash, bytes(content))
+
+
+def _hash(embedded: re.Match[bytes]) -> bytes:
+    return b"%d" % hash(embedded[0])
 
 
 def _text_of(role: str, content: bytes) -> bytes:

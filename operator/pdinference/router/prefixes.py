@@ -17,6 +17,8 @@ from pdinference.router.pod import Pod
 
 MOST_PIECES: Final = 200_000
 """Pieces that are known at a time, in about 40 MiB. Those that were used least recently go first."""
+_MOST_BITS: Final = 512
+"""Pods and their restarts that are told apart. With more of them the index begins anew: each would make it larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,13 @@ class PrefixIndex:
         while len(pods_of) > self._most:
             pods_of.popitem(last=False)
 
-    def lost(self, chain: Chain, pod: Pod, known: float) -> None:
-        """Note that a pod had no more than so many bytes at the beginning of a prompt."""
-        bit = self._bit(pod)
-        for piece, end in zip(chain.hashes, chain.ends, strict=True):
-            if end > known and piece in self._pods_of:
-                self._pods_of[piece] &= ~bit
-
     def _bit(self, pod: Pod) -> int:
         restarts, bit = self._bits.get(pod, (-1, 0))
         if restarts != pod.observed.restarts:
-            bit = 1 << next(self._next)
+            if (number := next(self._next)) >= _MOST_BITS:
+                self._pods_of.clear()
+                self._bits.clear()
+                self._next, number = count(1), 0
+            bit = 1 << number
             self._bits[pod] = pod.observed.restarts, bit
         return bit

@@ -215,8 +215,8 @@ class Record:
         self.prefill, self.fallback = pod, ""
 
     def fell_back(self, reason: str) -> None:
-        """Count a prompt that D computes."""
-        self.prefill, self.fallback = "", reason
+        """Count a prompt that D computes. It does not go the way any more that was chosen for it."""
+        self.choice, self.prefill, self.fallback = None, "", reason
         self.telemetry.metrics.fell_back(reason)
 
     def ended(self, path: str, status: int, outcome: str) -> None:

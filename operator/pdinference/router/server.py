@@ -44,8 +44,9 @@ _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
 _SESSION: Final = "X-Session-Id"
 _PREFILLED_BY: Final = "X-PDInference-Prefill"
-_WAY: Final = "X-PDInference-Way"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
+_WAY: Final = "X-PDInference-Way"
+"""Header of a response: the way that was chosen for it (`router.disaggregation: Adaptive`)."""
 _RETRY_AFTER_S: Final = "5"
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""

@@ -17,6 +17,8 @@ from pdinference.router.ways import MISSED_STEPS, RoleTimes, WayTimes
 _LONG_KEPT: Final = 0.998
 """Weight of the steps before, with each one: a steady load shows few numbers of answers, so others are remembered."""
 _BYTES_PER_TOKEN: Final = 4.0
+_GUESSED_TOKENS: Final = 500.0
+"""As many tokens of prompts as the guess above counts as."""
 _STEP_TOKENS: Final = 512.0
 """The default of both roles with `router.disaggregation: Adaptive` (api/v1alpha1/defaults.py)."""
 
@@ -41,7 +43,6 @@ class Speeds:
         steps: Of each role: seconds of a step, by the answers under way.
         hand_overs: Seconds from the end of a prompt on P to the first token of D, by its tokens.
         answer: Tokens of an answer.
-        bytes_per_token: Of requests.
     """
 
     step_tokens: Mapping[Role, float] = field(default_factory=dict)
@@ -49,7 +50,13 @@ class Speeds:
     steps: Mapping[Role, Line] = field(default_factory=_steps)
     hand_overs: Line = field(default_factory=Line)
     answer: Line = field(default_factory=Line)
-    bytes_per_token: float = _BYTES_PER_TOKEN
+    _bytes: float = _BYTES_PER_TOKEN * _GUESSED_TOKENS
+    _tokens: float = _GUESSED_TOKENS
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Of prompts: that of all their bytes and tokens, so that a short prompt counts as little as it has."""
+        return self._bytes / self._tokens
 
     @property
     def are_known(self) -> bool:
@@ -118,13 +125,15 @@ class Speeds:
         """An answer is complete.
 
         Args:
-            size: Bytes of the request.
+            size: Bytes of its prompt; 0 if they are not known.
             prompt: Its prompt tokens.
             answer: Tokens of the answer.
         """
         if prompt > 0 and answer > 0:
             self.answer.observe(0, answer)
-            self.bytes_per_token += (min(size / prompt, 1000.0) - self.bytes_per_token) * (1 - KEPT)
+            if size:
+                self._bytes = self._bytes * KEPT + size
+                self._tokens = self._tokens * KEPT + prompt
 
 
 def _observe(lines: Mapping[Role, Line], role: Role, units: float, seconds: float) -> None:

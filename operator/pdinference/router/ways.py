@@ -215,7 +215,8 @@ def _moved(place: Place, times: WayTimes, answer: float) -> _Part:
     """What D takes of a request whose prompt P has computed."""
     of = times.decode
     step = of.step + of.answer * (place.answers + 1)
-    first = times.hand_over + times.moved_token * place.uncached + MISSED_STEPS * step
+    # Prompts that D computes itself take all tokens of its steps, so the first token waits for them.
+    first = place.ahead + times.hand_over + times.moved_token * place.uncached + MISSED_STEPS * step
     after = _answer(place, of, answer)
     return _Part(first, after.token, FIRST * first + place.answers * times.join + after.cost)
 

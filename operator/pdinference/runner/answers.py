@@ -56,13 +56,19 @@ async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise InvalidAnswerError("the response is compressed, although the request does not accept this")
     body = await _read(answer, SMALL + 1)
-    if len(body) > SMALL:
-        await share.enlarge()
-        try:
-            body += await _read(answer, LONGEST_ANSWER + 1 - len(body))
-        except BaseException:
-            share.shrink()  # while this request waits for another try, others may have large responses
-            raise
+    if len(body) <= SMALL:
+        return _compact(bytes(body))
+    await share.enlarge()
+    try:
+        return await _large(answer, body)
+    except BaseException:
+        share.shrink()  # while this request waits for another try, others may have large responses
+        raise
+
+
+async def _large(answer: aiohttp.ClientResponse, body: bytearray) -> msgspec.Raw:
+    """A large body that has begun."""
+    body += await _read(answer, LONGEST_ANSWER + 1 - len(body))
     if len(body) > LONGEST_ANSWER:
         raise InvalidAnswerError(f"the answer is larger than {LONGEST_ANSWER:,} bytes")
     return _compact(bytes(body))

@@ -110,8 +110,11 @@ class SimulatedWays:
 
     def _place(self, pod: SimulatedPod, arrival: Arrival) -> Place:
         seen = self.seen(pod)
-        ahead, busy = seen.queue.ahead(self.clock.now), min(1.0, self.routers * seen.queue.work.share)
-        return Place(pod.known, self.answers(pod), self.routers * ahead, seen.uncached(arrival), busy)
+        busy = min(1.0, self.routers * seen.queue.work.share)
+        return Place(pod.known, self.answers(pod), self._ahead(pod), seen.uncached(arrival), busy)
+
+    def _ahead(self, pod: SimulatedPod) -> float:
+        return self.routers * self.seen(pod).queue.ahead(self.clock.now)
 
     def answers(self, pod: SimulatedPod) -> int:
         """Answers that a pod generates, by what it knows."""
@@ -120,6 +123,11 @@ class SimulatedWays:
     def answers_next(self, pod: SimulatedPod) -> None:
         """A pod gets a request that it is to answer."""
         self.seen(pod).answers += 1
+
+    def hands_over(self, request: Request, pod: SimulatedPod) -> None:
+        """D gets a request whose prompt P has computed."""
+        self.answers_next(pod)
+        request.ahead = self._ahead(pod)
 
     def begins(self, pod: SimulatedPod, arrival: Arrival) -> Computing:
         """A pod gets a prompt."""
@@ -144,7 +152,8 @@ class SimulatedWays:
         """D has given the first token of a prompt that P computed."""
         self.first_token(request, pod)
         self.seen(pod).has(request.arrival.prefix)
-        self.speeds.handed_over(request.arrival.prompt, request.beside, request.first_at - request.prefilled_at)
+        took = request.first_at - request.prefilled_at
+        self.speeds.handed_over(request.arrival.prompt, request.beside, max(0.0, took - request.ahead))
 
     def answered(self, request: Request, pod: SimulatedPod) -> None:
         """An answer is complete."""

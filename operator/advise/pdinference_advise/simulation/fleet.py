@@ -252,7 +252,7 @@ class SimulatedFleet:
         done: Callable[[float], None] = partial(_done, request, pod, prompt)
         if ways is not None:
             pod.cached(request.arrival)  # from then on it has the prompt
-            ways.answers_next(pod)
+            ways.hands_over(request, pod)
             first, done = self._learning(request, pod, ways, first, done)
         job = Job(1, prompt - 1, request.arrival.answer, first, done, pull)
         self._read(pod, prompt, self._of.service.hand_over, partial(pod.engine.submit, job))

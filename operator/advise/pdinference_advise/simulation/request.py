@@ -23,6 +23,7 @@ class Request:
         prefilled_at: When P had computed its prompt.
         pulled_at: When D had its KV cache.
         beside: Answers of its pod at its first token, if that is noted.
+        ahead: Seconds of prompts that D had to compute when it got the request from P, if that is noted.
     """
 
     arrival: Arrival
@@ -32,6 +33,7 @@ class Request:
     prefilled_at: float = 0.0
     pulled_at: float = 0.0
     beside: int = 0
+    ahead: float = 0.0
 
     # What the router reads of a request that is under way at a pod, but not in a simulation:
     began_at: ClassVar[float] = 0.0
