@@ -100,13 +100,12 @@ class SimulatedWays:
     def choose(
         self, arrival: Arrival, parameter: Sequence[SimulatedPod], decode: Sequence[SimulatedPod]
     ) -> Prediction | None:
-        """The way of a request that comes now; None if it has to go through P and D, or to wait."""
+        """The way of a request that comes now; None if too little is known to choose one, or if it has to wait."""
         if not self.speeds.are_known or not parameter or not decode:
             return None
         places = [[self._place(pod, arrival) for pod in pods] for pods in (parameter, decode)]
         answer, times = self.speeds.answer.at(0), self.speeds.times
-        best = cheapest_first(answer, places[0], places[1], times, ways=self.allowed, objectives=self.objectives)[0]
-        return None if best.way is Way.SPLIT else best
+        return cheapest_first(answer, places[0], places[1], times, ways=self.allowed, objectives=self.objectives)[0]
 
     def _place(self, pod: SimulatedPod, arrival: Arrival) -> Place:
         seen = self.seen(pod)

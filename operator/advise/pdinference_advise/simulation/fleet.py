@@ -6,6 +6,7 @@ from functools import partial
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.router.choice import Choose, policies
+from pdinference.router.ways import Way
 from pdinference_advise.simulation.adaptive import SimulatedWays
 from pdinference_advise.simulation.arrangement import Arrangement, Split
 from pdinference_advise.simulation.arrivals import Arrival
@@ -158,6 +159,8 @@ class SimulatedFleet:
         chosen = ways.choose(request.arrival, serving[Role.PARAMETER], serving[Role.DECODE])
         if chosen is None:
             self._send_to_p(request, split, ways)
+        elif chosen.way is Way.SPLIT:
+            self._compute_on_p(request, self._by_known[chosen.pod], split, ways)
         else:
             self._answer_alone(request, self._by_known[chosen.pod], ways)
 
@@ -207,7 +210,9 @@ class SimulatedFleet:
         if not serving:
             self._waiting[Role.PARAMETER].append(partial(self._send_to_p, request, split, ways))
             return
-        pod = self._chosen(Role.PARAMETER, serving, request)
+        self._compute_on_p(request, self._chosen(Role.PARAMETER, serving, request), split, ways)
+
+    def _compute_on_p(self, request: Request, pod: SimulatedPod, split: Split, ways: SimulatedWays | None) -> None:
         pod.begin(request, request.arrival.prompt)
         computing = None if ways is None else ways.begins(pod, request.arrival)
 
