@@ -93,14 +93,17 @@ def restarts(pod: dict[str, Any]) -> int:
     return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
-def hang(cluster: Cluster, pod: dict[str, Any]) -> int:
-    """Stop the engine of a vLLM pod for good, behind an API server that answers `/health`; its process comes back.
+def hang(cluster: Cluster, pod: dict[str, Any]) -> None:
+    """Stop the engine of a vLLM pod for good, behind an API server that answers `/health`.
 
     Raises:
         ValueError: The pod has no such process, or several.
     """
+    os.kill(_engine(cluster, pod), signal.SIGSTOP)
+
+
+def _engine(cluster: Cluster, pod: dict[str, Any]) -> int:
     (engine,) = (pid for pid in _containers(cluster, pod) if _command(pid).startswith(_ENGINE))
-    os.kill(engine, signal.SIGSTOP)
     return engine
 
 
@@ -117,7 +120,7 @@ def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False
     Raises:
         ValueError: The pod has no such process, or several.
     """
-    stopped = _containers(cluster, pod) if whole else [hang(cluster, pod)]
+    stopped = _containers(cluster, pod) if whole else [_engine(cluster, pod)]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     try:

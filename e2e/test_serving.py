@@ -85,7 +85,8 @@ def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(servin
     assert answer.completion_tokens == 16
     # A canary may go beside it, whose first request has one token.
     assert moved.computed_on_parameter >= answer.prompt_tokens
-    assert moved.queried_on_decode >= moved.moved_to_decode >= answer.prompt_tokens > 0
+    assert moved.moved_to_decode >= answer.prompt_tokens > 0
+    assert moved.queried_on_decode - moved.moved_to_decode < BLOCK
     assert moved.computed_on_decode < BLOCK, "D computes at most what does not fill a block"
     assert moved.bytes > 0
     assert moved.failed == 0

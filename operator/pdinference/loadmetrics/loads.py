@@ -61,16 +61,16 @@ class Loads:
         self, signal: Signal, owner: Owner, role: Role, pods: list[PodLoad], target: float | None
     ) -> SignalMeasurement:
         """The value for the pods of a role. The target is that of one engine, and an autoscaler counts pods."""
-        upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
         answers = self._policies.is_adaptive(owner)
+        upstream = self._upstream(owner, answers=answers) if signal is Signal.DECODE_LOAD else Upstream()
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream, answers=answers)
         if not math.isfinite(found.value):
             raise LoadUnavailableError("the sum of the reported values is not a finite number")
         value = found.value / self._scraper.engines_in_a_pod(owner, role)
         return SignalMeasurement(min(max(0.0, value), _LARGEST), found.when)
 
-    def _upstream(self, owner: Owner) -> Upstream:
-        reached = self._scraper.pods(owner, Role.DECODE) if self._policies.is_adaptive(owner) else None
+    def _upstream(self, owner: Owner, *, answers: bool) -> Upstream:
+        reached = self._scraper.pods(owner, Role.DECODE) if answers else None
         return Upstream(
             self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner), reached=reached
         )

@@ -125,9 +125,9 @@ def _busy(role: Role, window: Window, now: float, idle: float | None) -> float |
     """Share of its capacity that a pod used: as the signals for autoscaling measure it."""
     if role is Role.PARAMETER:
         prefill = prefill_window(window, now)
-        return (
-            None if prefill is None or prefill.seconds <= 0 else prefill.busy_seconds(answers=False) / prefill.seconds
-        )
+        if prefill is None or prefill.seconds <= 0:
+            return None
+        return prefill.busy_seconds(answers=False) / prefill.seconds
     decoding = decode_window(window, now)
     return None if decoding is None else decoding.load(idle)
 

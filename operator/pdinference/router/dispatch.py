@@ -50,7 +50,7 @@ from pdinference.router.record import Record
 from pdinference.router.retries import Failures, NoPrefill
 from pdinference.router.speeds import Speeds
 from pdinference.router.usage import usage_in
-from pdinference.router.ways import ALL_WAYS, NO_OBJECTIVES, WITHOUT_DECODE, Way, WayObjectives
+from pdinference.router.ways import NO_OBJECTIVES, Way, WayObjectives, allowed_ways
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_ENGINE_ID: Final = 512
@@ -133,7 +133,7 @@ class Rules:
     @property
     def ways(self) -> frozenset[Way]:
         """The ways to choose from."""
-        return ALL_WAYS if self.when_no_prefill == "Serve" else WITHOUT_DECODE
+        return allowed_ways(self.when_no_prefill)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pdinference.router.pod import Pod
 MOST_PIECES: Final = 200_000
 """Pieces that are known at a time, in about 40 MiB. Those that were used least recently go first."""
 _MOST_BITS: Final = 512
-"""Pods and their restarts that are told apart. With more of them the index begins anew: each would make it larger."""
+"""Pods that the index tells apart, counted again after each restart. Each makes it larger; with more it begins anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.router.pod import Pod
 
 FIRST: Final = 5.0
@@ -43,7 +44,11 @@ class Way(StrEnum):
 
 ALL_WAYS: Final = frozenset(Way)
 WITHOUT_DECODE: Final = ALL_WAYS - {Way.DECODE}
-"""Where D may not compute prompts (`spec.router.whenNoPrefill`), it computes none by choice."""
+
+
+def allowed_ways(when_no_prefill: WhenNoPrefill) -> frozenset[Way]:
+    """The ways to choose from. Where D may not compute prompts, it computes none by choice."""
+    return ALL_WAYS if when_no_prefill == "Serve" else WITHOUT_DECODE
 
 
 class RoleTimes(msgspec.Struct, frozen=True):

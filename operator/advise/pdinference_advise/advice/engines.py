@@ -20,7 +20,7 @@ from pdinference.performance.devices import Device, device_key, device_of
 from pdinference.performance.service import SERVICE, Service
 from pdinference.performance.step import StepModel
 from pdinference.performance.work import NotCountedError, work_of
-from pdinference.router.ways import ALL_WAYS, NO_OBJECTIVES, WITHOUT_DECODE, WayObjectives
+from pdinference.router.ways import NO_OBJECTIVES, WayObjectives, allowed_ways
 from pdinference_advise.advice.errors import Errors, band_of
 from pdinference_advise.advice.layouts import EngineGroup, Layout
 from pdinference_advise.advice.problem import AdviceError
@@ -172,7 +172,7 @@ class Engines:
             return split
         stated = self._inputs.spec.objectives
         objectives = NO_OBJECTIVES if stated is None else WayObjectives(**stated.seconds)
-        allowed = ALL_WAYS if router.when_no_prefill == "Serve" else WITHOUT_DECODE
+        allowed = allowed_ways(router.when_no_prefill)
         routers = max(1, router.replicas)
         return replace(split, adaptive=True, allowed=allowed, objectives=objectives, routers=routers)
 
