@@ -3,12 +3,13 @@
 All vLLMs of a wave run at once, as containers of one pod (`benchmarks.on_gpu.one_pod`), or as plain processes with
 `plain: true`; those without load keep memory of their GPU, and nothing else. Each run of the wave puts the router, or
 several (`routers: 2`), before some of them, and sends its loads, with the same arrivals as in all other runs. OUT gets
-a line of JSON for each load. `benchmarks/on_gpu/measured/defaults.yaml` is such a plan.
+a line of JSON for each load, with all of its requests. `benchmarks/on_gpu/measured/defaults.yaml` is such a plan.
 """
 
 import argparse
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 import yaml
 
@@ -40,6 +42,7 @@ from pdinference.cli import main
 main()
 """
 _WARM_UP: Final = Load(300, 20, 5, 0, 3)
+_STATE_PORT: Final = 9080
 _COUNTED: Final = {
     "bytes": "vllm:nixl_bytes_transferred_sum",
     "transfer_s": "vllm:nixl_xfer_time_seconds_sum",
@@ -48,7 +51,8 @@ _COUNTED: Final = {
     "from_p": "vllm:external_prefix_cache_hits_total",
     "tokens": "vllm:generation_tokens_total",
 }
-_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "later_turn_ttft", "tpot", "gap", "whole")
+_WAYS: Final = re.compile(r"pdinference_router_(ways?_|alone_prompt|cached_prompt)\w*total")
+_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "later_turn_ttft", "tpot", "gap", "whole", "ways")
 
 
 def main() -> None:
@@ -90,7 +94,7 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
                 print(f"no time for {each} {text}", flush=True)
                 continue
             counted, used, since = _counters(ports), _cpu(ports), time.monotonic()
-            result = asyncio.run(run(urls, servers.MODEL, load))
+            result = asyncio.run(run(urls, servers.MODEL, load, each=True))
             counters = {
                 name: {key: round(value - counted[name][key], 3) for key, value in of.items()}
                 for name, of in _counters(ports).items()
@@ -107,6 +111,7 @@ def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: floa
                 "router": options,
                 "routers": routers,
                 **result,
+                "ways": _ways(routers),
                 "counters": counters,
                 "cores": cores,
             }
@@ -126,7 +131,7 @@ def _routers(count: int, prefill: list[int], decode: list[int], options: list[st
     line += ["--max-wait-seconds=600", f"--handover={'nixl' if prefill else 'none'}"]
     line += [f"--parameter={servers.HOST}:{port}" for port in prefill]
     line += [f"--decode={servers.HOST}:{port}" for port in decode] + options
-    ports, states = range(8080, 8080 + count), range(9080, 9080 + count)
+    ports, states = range(8080, 8080 + count), range(_STATE_PORT, _STATE_PORT + count)
     with ExitStack() as stack, (one_pod.FOLDER / "router.log").open("ab") as log:
         for port, state in zip(ports, states, strict=True):
             router = subprocess.Popen([*line, f"--port={port}", f"--state-port={state}"], stdout=log, stderr=log)
@@ -145,6 +150,17 @@ def _counters(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     return {
         name: {key: servers.metric(port, family) for key, family in _COUNTED.items()} for name, port in ports.items()
     }
+
+
+def _ways(routers: int) -> dict[str, float]:
+    """What the routers have counted of the ways of requests since they began."""
+    found: dict[str, float] = defaultdict(float)
+    for port in range(_STATE_PORT, _STATE_PORT + routers):
+        with urlopen(f"http://{servers.HOST}:{port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        for name, _, value in (line.rpartition(" ") for line in lines if _WAYS.match(line)):
+            found[name.removeprefix("pdinference_router_")] += round(float(value), 3)
+    return found
 
 
 def _cpu(ports: dict[str, int]) -> dict[str, dict[str, float]]:

@@ -36,6 +36,7 @@ class Request:
 
     Attributes:
         answer: Tokens that were asked for.
+        prompt: Tokens of its prompt.
         sent: When it was sent.
         tokens: When each event with tokens came; a busy server puts several tokens into one.
         ended: Whether its answer is complete.
@@ -44,6 +45,7 @@ class Request:
     """
 
     answer: int
+    prompt: int
     turn: int = 0
     sent: float = 0.0
     tokens: list[float] = field(default_factory=list)
@@ -127,7 +129,7 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: b
         load: What to send.
         seed: Of the arrivals and prompts.
         each: Whether to report every request, too: when it was sent, its time to the first token, its whole time (all
-            in seconds), and its events.
+            in seconds), its events, its prompt tokens, and which turn of a conversation it is.
     """
     chance, requests = random.Random(seed), list[Request]()
     coming = [(at, prompt, answer, _body(model, load, prompt, answer)) for at, prompt, answer in arrivals(load, chance)]
@@ -136,7 +138,7 @@ async def run(urls: list[str], model: str, load: Load, seed: int = 1, *, each: b
 
     async def talk(url: str, prompt: list[int], answer: int, body: bytes, chance: random.Random) -> None:
         for turn in range(load.turns):
-            requests.append(request := Request(answer, turn))
+            requests.append(request := Request(answer, len(prompt), turn))
             await _ask(url, body, request)
             prompt = prompt + request.text + [chance.randrange(3, _WORDS) for _ in range(load.added)]
             body = _body(model, load, prompt, answer)
@@ -162,9 +164,10 @@ def _body(model: str, load: Load, prompt: list[int], answer: int) -> bytes:
     return json.dumps(asked | {"stream": True}).encode()
 
 
-def _times(request: Request, start: float) -> tuple[float, float, float, int]:
+def _times(request: Request, start: float) -> tuple[float, float, float, int, int, int]:
     first, last = request.tokens[0] - request.sent, request.tokens[-1] - request.sent
-    return round(request.sent - start, 4), round(first, 4), round(last, 4), len(request.tokens)
+    times = round(request.sent - start, 4), round(first, 4), round(last, 4)
+    return *times, len(request.tokens), request.prompt, request.turn
 
 
 async def _ask(url: str, body: bytes, request: Request) -> None:
