@@ -221,6 +221,24 @@ def test_cpu_uses_as_many_threads_as_it_asks_for_cores(resource: Make) -> None:
     assert "OMP_NUM_THREADS" not in silent
 
 
+@pytest.mark.parametrize(
+    ("spec", "method"),
+    [
+        ({}, "fork"),
+        ({"decode": {"accelerator": {"type": "CPU"}}}, None),
+        ({"decode": {"parallelism": {"tensor": 2}}}, None),
+        ({"decode": {"parallelism": {"data": 2}}}, None),
+        ({"engine": {"args": {"mm-tensor-ipc": "torch_shm"}}}, None),
+        ({"decode": {"args": {"numa-bind": True}}}, None),
+        ({"engine": {"env": {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}}}, "spawn"),
+    ],
+)
+def test_the_process_of_an_engine_with_one_gpu_does_not_import_vllm_again(
+    resource: Make, spec: dict[str, Any], method: str | None
+) -> None:
+    assert environment(engine_command(resource(**spec), Role.DECODE)).get("VLLM_WORKER_MULTIPROC_METHOD") == method
+
+
 def test_gpu_leaves_the_choice_of_transport_to_ucx(resource: Make) -> None:
     command = engine_command(resource(), Role.DECODE)
     assert "kv_buffer_device" not in transfer(command)

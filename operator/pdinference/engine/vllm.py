@@ -30,6 +30,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 """Options that users may override."""
 
+_NOT_FORKED = ("mm-tensor-ipc", "numa-bind")
+"""Options with which vLLM wants a new process for the engine (config/vllm.py, utils/system_utils.py)."""
+
 
 def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: Slot | None = None) -> Command:
     """The command of a vLLM of a role, on one node of an instance, or in one slot of a pod.
@@ -56,7 +59,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
     command = Command(
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
         arguments=tuple(literal(argument) for argument in (model_reference(resource.spec.model), *to_argv(options))),
-        environment=tuple(_environment(resource, own, slot)),
+        environment=tuple(_environment(resource, role, slot)),
         scripts=connector_class.scripts if connector_class else (),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
@@ -97,12 +100,14 @@ def served_model_name(resource: PDInference) -> str:
     return resource.spec.model.name or resource.metadata.name
 
 
-def _environment(resource: PDInference, own: RoleSpec, slot: Slot | None) -> list[EnvironmentVariable]:
+def _environment(resource: PDInference, role: Role, slot: Slot | None) -> list[EnvironmentVariable]:
     """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
+    own = resource.spec.of(role)
     transfer = resource.spec.transfer if resource.spec.transfers_kv else None
     ours = [
         *_process_environment(),
         *device_environment(own, transfer),
+        *_start_environment(resource.spec, role),
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
@@ -111,6 +116,18 @@ def _environment(resource: PDInference, own: RoleSpec, slot: Slot | None) -> lis
     ]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]
+
+
+def _start_environment(spec: Spec, role: Role) -> list[EnvironmentVariable]:
+    """Makes the engine's process a fork of the server's, which has imported vLLM already.
+
+    A start with warm caches takes 39 s so, and 55 s with a process that imports all again. That was measured with one
+    device (benchmarks/results/starts.md). If CUDA is in use before the fork, vLLM itself takes a new process. On CPU
+    there is no second process.
+    """
+    own, chosen = spec.of(role), _chosen_options(spec, role)
+    forks = own.accelerator.type != "CPU" and own.parallelism.devices == 1 and not chosen.keys() & {*_NOT_FORKED}
+    return [variable("VLLM_WORKER_MULTIPROC_METHOD", "fork")] if forks else []
 
 
 def _process_environment() -> list[EnvironmentVariable]:
