@@ -129,12 +129,19 @@ async def test_a_worker_that_dies_while_idle_is_replaced(isolated: IsolatedProce
                 continue
 
 
-async def test_nothing_is_left_when_it_ends() -> None:
-    process = IsolatedProcess(PROGRAM, {"one": AMPLE}, CollectorRegistry())
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_nothing_is_left_when_it_ends(hangs: bool) -> None:
+    process = IsolatedProcess(PROGRAM, {"one": LaneLimits(600, 600, 600)}, CollectorRegistry())
     async with running(process):
         await process.ready.wait()
         pids = [process.pid, int(await call(process, "pid"))]
-    assert not any(alive(pid) for pid in pids)
+        hanging = asyncio.create_task(call(process, "_hang")) if hangs else None
+        await asyncio.sleep(0)
+    assert not alive(process.pid)
+    await until(lambda: not any(alive(pid) for pid in pids), "its worker ends")
+    if hanging:
+        with pytest.raises(BusyError, match="replaced"):
+            await hanging
 
 
 OPERATOR = """

@@ -21,6 +21,7 @@ from pdinference.isolation.worker import MEMORY, READY
 _LOG = logging.getLogger(__name__)
 _GRACE_S: Final = 2.0
 """Time after a call's deadline in which its end must be reported; the kernel ends a worker in milliseconds."""
+_CHUNK: Final = 1024
 _START_S: Final = 60.0
 _RESTART_S: Final = 1.0
 _MOST_WAITING: Final = 64
@@ -228,10 +229,20 @@ class IsolatedProcess:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Wait for the process, which ends when its lanes are closed; then kill it. The kernel ends its workers with it."""
+    # asyncio.timeout of Python 3.11.2 (Debian 12) raises no TimeoutError in a task that was cancelled before, as here.
+    ended = asyncio.create_task(_ended(process))
     try:
-        async with asyncio.timeout(_GRACE_S):
-            await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await asyncio.wait({ended}, timeout=_GRACE_S)
+        if not ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.wait({ended}, timeout=_GRACE_S)
+    finally:
+        ended.cancel()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the process, and for its workers: they have its output open, and asyncio frees it with the last one."""
+    while process.stdout is not None and await process.stdout.read(_CHUNK):
+        pass
+    await process.wait()
