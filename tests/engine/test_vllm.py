@@ -226,6 +226,9 @@ def test_cpu_uses_as_many_threads_as_it_asks_for_cores(resource: Make) -> None:
     [
         ({}, "fork"),
         ({"decode": {"accelerator": {"type": "CPU"}}}, None),
+        ({"decode": {"accelerator": {"resourceName": "amd.com/gpu"}}}, None),
+        ({"decode": {"accelerator": {"resourceName": "nvidia.com/mig-3g.40gb"}}}, "fork"),
+        ({"decode": {"accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}}}}, "fork"),
         ({"decode": {"parallelism": {"tensor": 2}}}, None),
         ({"decode": {"parallelism": {"data": 2}}}, None),
         ({"engine": {"args": {"mm-tensor-ipc": "torch_shm"}}}, None),
