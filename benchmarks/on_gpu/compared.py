@@ -46,6 +46,9 @@ _STATE_PORT: Final = 9080
 _COUNTED: Final = {
     "bytes": "vllm:nixl_bytes_transferred_sum",
     "transfer_s": "vllm:nixl_xfer_time_seconds_sum",
+    "transfers": "vllm:nixl_xfer_time_seconds_count",
+    "post_s": "vllm:nixl_post_time_seconds_sum",
+    "descriptors": "vllm:nixl_num_descriptors_sum",
     "failed": "vllm:nixl_num_failed_transfers_total",
     "preempted": "vllm:num_preemptions_total",
     "from_p": "vllm:external_prefix_cache_hits_total",
@@ -69,17 +72,21 @@ def main() -> None:
     servers.write_model(one_pod.FOLDER / "model", **plan["model"])
     started = {name: plan["servers"][name] | {"port": 8100 + at} for at, name in enumerate(wave["servers"])}
     plain = wave.get("plain", False)
-    line_of, place = (one_pod.process, one_pod.processes) if plain else (one_pod.container, one_pod.pod)
-    lines = {
-        name: line_of(str(one["gpus"]), one["port"], plan["arguments"] + one["arguments"])
-        for name, one in started.items()
-    }
+    place = one_pod.processes if plain else one_pod.pod
+    lines = {name: _line(one, plan["arguments"], plain=plain) for name, one in started.items()}
     with place(lines) as pod:
         for name, one in started.items():
             one_pod.wait(pod, name, one["port"], 240)
         print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
         for each in wave["runs"]:
             _measure({"plain": plain} | each, started, arguments.out, end)
+
+
+def _line(one: dict[str, Any], common: list[str], *, plain: bool) -> list[str]:
+    where, arguments = (str(one["gpus"]), one["port"]), common + one["arguments"]
+    if plain:
+        return one_pod.process(*where, arguments, variables=one.get("variables"))
+    return one_pod.container(*where, arguments)
 
 
 def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float) -> None:

@@ -59,6 +59,7 @@ def process(
         "UCX_TCP_TX_SEG_SIZE": "512k",
         "UCX_TCP_RX_SEG_SIZE": "512k",
         "VLLM_USE_FLASHINFER_SAMPLER": 0,
+        "VLLM_WORKER_MULTIPROC_METHOD": "fork",  # as the operator sets it: a start takes 0.72 of the time
         "HF_HUB_OFFLINE": 1,
         "VLLM_NO_USAGE_STATS": 1,
         "HOME": cache,
