@@ -1,5 +1,6 @@
 """One cluster with the operator and the tiny example for all tests of serving."""
 
+import json
 import os
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from e2e.install import (
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.waiting import wait_ready, wait_until
+from pdinference.api.names import LABEL_ROLE, Role
 
 NAMESPACE = demo.NAMESPACE
 """As after the demo, so that pages of the documentation can be run as they are (test_pages.py)."""
@@ -33,6 +35,8 @@ STEP_SECONDS = "0.02"
 """Of an engine, as on a GPU: requests under way then leave most of two cores to what the test waits for."""
 _SHOWN = 60
 """Lines of each thing that is shown of a cluster in which a test failed."""
+_LONG_SECONDS = 15
+"""Of a request whose line in the router's log is one of them."""
 
 
 @dataclass(frozen=True)
@@ -132,4 +136,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             for words in (("get", "pods", "-A", "-o", "wide"), ("get", "events", "-A", "--sort-by=.lastTimestamp")):
                 lines = serving.kubectl.run(*words).splitlines()
                 report.sections.append((f"kubectl {' '.join(words)}", "\n".join([*lines[:1], *lines[1:][-_SHOWN:]])))
+            said = serving.kubectl.run("logs", f"-l{LABEL_ROLE}={Role.ROUTER}", "--tail=-1", "--timestamps")
+            shown = [line for line in said.splitlines() if not _is_of_a_quick_request(line)]
+            report.sections.append(("router pods, without quick requests", "\n".join(shown[-_SHOWN:])))
     return report
+
+
+def _is_of_a_quick_request(line: str) -> bool:
+    """Whether a line of the router's log, with its time, is of a request that did not wait for long."""
+    try:
+        logged: dict[str, Any] = json.loads(line.partition(" ")[2])
+    except ValueError:
+        return False
+    stages = (seconds for name, seconds in logged.items() if name.endswith("_seconds"))
+    return bool(logged.get("outcome") == "answered" and sum(stages) < _LONG_SECONDS)
