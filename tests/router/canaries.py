@@ -28,6 +28,7 @@ class Client:
 
     began_at = 0.0
     waits_for_kv_cache = False
+    reads_from = None
     stream = False
 
     def abort(self, reason: str) -> None:

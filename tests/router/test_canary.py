@@ -227,7 +227,7 @@ async def test_a_pod_that_loses_its_address_does_not_end_the_router() -> None:
 async def test_a_canary_that_passes_ends_the_pause_of_its_link() -> None:
     async with model() as (world, _, by):
         parameter, decode = (next(pod for pod in world.pods if pod.observed.name == name) for name in ("p", "d"))
-        links = by.dispatcher._links
+        links = by.dispatcher.links
         links.failed(parameter, decode)
         assert not links.usable(parameter, decode)
         assert (await sent(world, by)).state is Verification.VERIFIED

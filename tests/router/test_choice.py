@@ -23,6 +23,7 @@ class Sent:
     began_at = 0.0
     stream = True
     waits_for_kv_cache = False
+    reads_from = None
 
     def abort(self, reason: str) -> None: ...
 

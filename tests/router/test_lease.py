@@ -11,7 +11,8 @@ from aiohttp import web
 from pdinference.api.names import PodFault
 from pdinference.router.dispatch import Rules
 from pdinference.router.failure_reason import FailureReason
-from pdinference.router.lease import is_lost, next_reading
+from pdinference.router.lease import is_lost, next_reading, still_to_come
+from pdinference.router.pod import Pod
 from pdinference.router.run import Settings
 from pdinference.router.steps import Steps
 from tests.router import engines
@@ -33,6 +34,7 @@ class Request:
     began_at: float = BEGAN
     waits_for_kv_cache: bool = True
     stream: bool = False
+    reads_from: Pod | None = None
 
     def abort(self, reason: FailureReason) -> None:
         raise NotImplementedError(reason)
@@ -115,3 +117,45 @@ def test_an_idle_time_before_the_request_does_not_count() -> None:
 )
 def test_a_stream_is_lost_that_later_ones_overtook(stream: bool, answered: float, waited: float, lost: bool) -> None:
     assert is_lost(Request(stream=stream), Steps(), BEGAN + answered, BEGAN + waited, TRANSFER_S) is lost
+
+
+@pytest.mark.parametrize(
+    ("stream", "broken", "moving", "lost"),
+    [
+        (False, True, [True] * 12, True),
+        (False, True, [True] * 5 + [False] + [True] * 6, False),
+        (False, True, [False] * 12, False),
+        (False, False, [True] * 12, False),
+        (True, True, [True] * 12, False),  # it is lost if others overtake it
+    ],
+)
+def test_a_whole_request_over_a_broken_link_is_lost_if_d_says_that_kv_cache_is_still_to_come(
+    stream: bool, broken: bool, moving: list[bool], lost: bool
+) -> None:
+    steps, waits, now = Steps(), Steps(), BEGAN
+    for number, one in enumerate(moving):
+        now = BEGAN + number * TRANSFER_S / 10
+        steps.read(float(number), now, now)
+        waits.read(one, now, now)
+    request = Request(stream=stream)
+    to_come = still_to_come(request, waits, broken=broken)
+    assert is_lost(request, steps, 0.0, now, TRANSFER_S, to_come=to_come) is lost
+
+
+async def test_a_whole_request_does_not_wait_for_ever_while_d_answers_others() -> None:
+    """D takes steps for all others, so these do not show that it waits."""
+    steps = count()
+
+    async def metrics(_: web.Request) -> web.Response:
+        waiting = 'vllm:num_requests_waiting_by_reason{engine="0",reason="%s"} %d\n'
+        text = waiting % ("capacity", 0) + waiting % ("deferred", 1)
+        return web.Response(text=f"vllm:iteration_tokens_total_count {next(steps)}\n{text}")
+
+    async with fleet("p", "d", silence=2 * LONG_S, transfer=0.8) as world:
+        world["d"].fault, world["d"].metrics_fault = hang_without_kv_cache, metrics
+        whole, stream = (asyncio.create_task(world.post({"stream": streams})) for streams in (False, True))
+        await until(lambda: len(world["d"].bodies) == 2, "both wait for their KV cache")
+        await world.post({"stream": True, "n": 2})  # without P: it overtakes the stream, so the link is broken
+        for asked in (stream, whole):
+            code, headers, _ = await asyncio.wait_for(asked, LONG_S)
+            assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")

@@ -214,7 +214,7 @@ class Dispatcher:
     rules: Rules
     queued: int = field(default=0, init=False)
     _adaptive: Adaptive | None = field(init=False)
-    _links: Links = field(default_factory=Links, init=False)
+    links: Links = field(default_factory=Links, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _deaths: Deaths = field(init=False)
 
@@ -460,7 +460,7 @@ class Dispatcher:
         else:
             every = [pod for pod in self._decode_pods() if linked(prefilled.pod, pod)]
             pods = [pod for pod in every if pod not in failed.pods] or every
-            usable = [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
+            usable = [pod for pod in pods if self.links.usable(prefilled.pod, pod)]
         return self.rules.choose[Role.DECODE](usable or pods, route.call) if pods else None
 
     async def decode(
@@ -471,27 +471,26 @@ class Dispatcher:
         Raises:
             PodFailure: It failed.
         """
-        params = None
         if prefilled is not None:
-            self._links.used(prefilled.pod, pod)
-            params = prefilled.params
+            self.links.used(prefilled.pod, pod)
             call = call.with_request_id(prefilled.transfer)
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
-            answer = await self._answered_by_decode(stack, pod, call, record, params)
+            answer = await self._answered_by_decode(stack, pod, call, record, prefilled)
         if prefilled is not None:
-            self._links.worked(prefilled.pod, pod)
+            self.links.worked(prefilled.pod, pod)
         return answer
 
     async def _answered_by_decode(
-        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, params: TransferParams | None
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
     ) -> Whole | Stream:
+        params = None if prefilled is None else prefilled.params
         sent = await stack.enter_async_context(
             exchange(
                 pod,
                 self.session,
                 call.tokens,
                 stream=call.stream or call.one_token,
-                reads=params is not None,
+                reads_from=None if prefilled is None or params is None else prefilled.pod,
                 answers=record.answers,
             )
         )
@@ -499,7 +498,7 @@ class Dispatcher:
 
     def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
         """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
-        self._links.failed(parameter, decode)
+        self.links.failed(parameter, decode)
         self.pods.doubt(parameter, decode)
         record.failed(Role.PARAMETER, FailureReason.NO_KV_CACHE)
         _LOG.warning(
@@ -521,7 +520,7 @@ class Dispatcher:
         decode = _by_group(self._choices(Role.DECODE, failed) or self._decode_pods())
         found = [pod for pod in parameter if pod.observed.group in decode]
         if self.rules.when_no_prefill == "Serve":
-            return [pod for pod in found if any(self._links.usable(pod, one) for one in decode[pod.observed.group])]
+            return [pod for pod in found if any(self.links.usable(pod, one) for one in decode[pod.observed.group])]
         groups = {pod.observed.group for pod in self._decode_pods()}
         return found or [pod for pod in parameter if pod.observed.group in groups]
 

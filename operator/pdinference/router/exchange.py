@@ -120,7 +120,8 @@ class Exchange:
         pod: Where it went.
         stream: Whether its first byte comes with the first token, and not with the last one.
         began_at: When it was sent, on the clock of the event loop.
-        waits_for_kv_cache: Whether D may still be reading the KV cache of its prompt from P.
+        reads_from: The P pod from which D reads the KV cache of its prompt; None if it reads none.
+        waits_for_kv_cache: Whether D may still be reading it.
     """
 
     def __init__(
@@ -129,14 +130,15 @@ class Exchange:
         session: aiohttp.ClientSession,
         *,
         stream: bool,
-        reads: bool,
+        reads_from: Pod | None,
         answers: ClientAnswers | None,
     ) -> None:
         self.pod = pod
         self.stream = stream
         self._now = asyncio.get_running_loop().time
         self.began_at = self._now()
-        self.waits_for_kv_cache = reads
+        self.reads_from = reads_from
+        self.waits_for_kv_cache = reads_from is not None
         self._was_failing = pod.failures > 0
         self._begun = False
         self._session = session
@@ -367,7 +369,7 @@ async def exchange(
     tokens: int,
     *,
     stream: bool = False,
-    reads: bool = False,
+    reads_from: Pod | None = None,
     answers: ClientAnswers | None = None,
 ) -> AsyncIterator[Exchange]:
     """A request to a pod that counts as its load until the end of the block.
@@ -377,10 +379,10 @@ async def exchange(
         session: Connections to pods.
         tokens: Estimated tokens of the prompt.
         stream: Whether the answer is a stream.
-        reads: Whether the pod reads the KV cache of the prompt from P.
+        reads_from: The P pod from which the pod reads the KV cache of the prompt; None if it reads none.
         answers: Room for a whole answer, which is held until the end of the block; None for the router's own requests.
     """
-    found = Exchange(pod, session, stream=stream, reads=reads, answers=answers)
+    found = Exchange(pod, session, stream=stream, reads_from=reads_from, answers=answers)
     with pod.sending(found, tokens):
         try:
             yield found

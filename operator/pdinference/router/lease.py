@@ -12,6 +12,7 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.failure_reason import FailureReason
+from pdinference.router.links import Links
 from pdinference.router.pod import Pod, UnderWay
 from pdinference.router.pods import Pods
 from pdinference.router.steps import Steps, read_progress
@@ -27,12 +28,14 @@ class LeaseGuard:
 
     Args:
         pods: The pods.
+        links: Those between them that have failed.
         share: Limits of the reading of their metrics.
         transfer: Seconds that the KV cache may take from P to D while D does nothing else, or answers later requests.
     """
 
-    def __init__(self, pods: Pods, share: Share, *, transfer: float) -> None:
+    def __init__(self, pods: Pods, links: Links, share: Share, *, transfer: float) -> None:
         self._pods = pods
+        self._links = links
         self._share = share
         self._transfer = transfer
         self._look = transfer / _LOOKS
@@ -51,7 +54,7 @@ class LeaseGuard:
     async def _guard(self, pod: Pod) -> None:
         """Guard a D pod until none of its requests waits for long."""
         now = asyncio.get_running_loop().time
-        steps = Steps()
+        steps, moving = Steps(), Steps()
         while waiting := self._waiting(pod):
             began = now()
             if began >= next_reading(steps, min(request.began_at for request in waiting), self._transfer):
@@ -59,11 +62,16 @@ class LeaseGuard:
                 # A prompt of its own that D computes in parts is no step, and the KV cache waits for it.
                 computes = pod.queue.ahead(now()) > 0
                 steps.read(found if found is None or computes else found.steps, began, now())
+                moving.read(None if found is None else found.deferred > 0, began, now())
             for request in self._waiting(pod):  # some have had their first byte during the reading
-                if is_lost(request, steps, pod.answered_at, now(), self._transfer):
+                to_come = still_to_come(request, moving, broken=self._is_broken(request, pod))
+                if is_lost(request, steps, pod.answered_at, now(), self._transfer, to_come=to_come):
                     request.abort(FailureReason.NO_KV_CACHE)
             await asyncio.sleep(self._look)
         self._guarded.discard(pod)
+
+    def _is_broken(self, request: UnderWay, pod: Pod) -> bool:
+        return request.reads_from is not None and self._links.has_failed(request.reads_from, pod)
 
     def _waiting(self, pod: Pod) -> list[UnderWay]:
         """The requests that have waited for their KV cache."""
@@ -82,7 +90,23 @@ def next_reading(steps: Steps, began: float, transfer: float) -> float:
     return min(steps.tried_at + transfer / _READINGS, max(steps.since, began) + transfer)
 
 
-def is_lost(request: UnderWay, steps: Steps, answered_at: float, now: float, transfer: float) -> bool:
+def still_to_come(request: UnderWay, moving: Steps, *, broken: bool) -> float:
+    """Seconds for which D has said that KV cache is still to come, where the request's own link is broken.
+
+    Nothing else shows whether D has the KV cache of a request that is no stream. It may be that of another one: then
+    D computes this prompt for nothing.
+
+    Args:
+        request: The request.
+        moving: Whether D waits for KV cache: True or False in place of the steps.
+        broken: Whether KV cache has not got over the link of the request, and none has since.
+    """
+    return moving.without(request.began_at) if broken and not request.stream and moving.last is True else 0.0
+
+
+def is_lost(
+    request: UnderWay, steps: Steps, answered_at: float, now: float, transfer: float, *, to_come: float = 0.0
+) -> bool:
     """Whether the KV cache of a request does not get to D.
 
     Args:
@@ -91,6 +115,8 @@ def is_lost(request: UnderWay, steps: Steps, answered_at: float, now: float, tra
         answered_at: When the last one of the streams was sent that have had their first byte from D.
         now: The time.
         transfer: Seconds that the KV cache may take while D does nothing else, or answers later requests.
+        to_come: Seconds for which it is known to be still to come.
     """
     overtaken = request.stream and answered_at > request.began_at
-    return now - request.began_at >= transfer and (overtaken or steps.without(request.began_at) >= transfer)
+    without = max(to_come, steps.without(request.began_at))
+    return now - request.began_at >= transfer and (overtaken or without >= transfer)

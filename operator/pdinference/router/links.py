@@ -34,9 +34,13 @@ class Links:
         paused = self._paused.get(parameter)  # each request asks for many links, of which hardly any has failed
         return paused is None or paused.get(decode, 0.0) <= self._clock()
 
+    def has_failed(self, parameter: Pod, decode: Pod) -> bool:
+        """Whether KV cache did not get through, and none has since."""
+        return decode in self._paused.get(parameter, ())
+
     def used(self, parameter: Pod, decode: Pod) -> None:
         """Note that a request uses the link. If it has failed, others wait for the result."""
-        if decode in self._paused.get(parameter, ()):
+        if self.has_failed(parameter, decode):
             self.failed(parameter, decode)
 
     def failed(self, parameter: Pod, decode: Pod) -> None:

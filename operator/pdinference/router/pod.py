@@ -64,6 +64,10 @@ class UnderWay(Protocol):
         """Whether D may still be reading the KV cache of its prompt from P."""
 
     @property
+    def reads_from(self) -> "Pod | None":
+        """The P pod from which D reads the KV cache of its prompt; None if it reads none."""
+
+    @property
     def stream(self) -> bool:
         """Whether its first byte comes with the first token, and not with the last one."""
 

@@ -152,7 +152,9 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
         share = Share()
         monitor = Monitor(pods, session, share, silence=settings.silence, stall=settings.stall)
-        leases = LeaseGuard(pods, Share(), transfer=settings.transfer)  # waits for no reading of another task
+        leases = LeaseGuard(
+            pods, dispatcher.links, Share(), transfer=settings.transfer
+        )  # waits for no reading of another task
         handover = settings.rules.handover
         transfers = Transfers(pods, share, handover.counters if handover is not None else {})
         mode = settings.verification if handover is not None else "Off"

@@ -1,8 +1,8 @@
 """The steps of a pod's engine, as its metrics count them. /health does not reach the engine."""
 
 import math
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
@@ -13,21 +13,27 @@ from pdinference.router.transfers import fetch_metrics
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """vllm/v1/metrics/loggers.py. Steps without output are not counted, as those of a long prompt that is computed in parts
 (vllm/v1/engine/async_llm.py)."""
+_WAITING: Final = b"vllm:num_requests_waiting_by_reason"
+_DEFERRED: Final = b"deferred"
+"""Requests that wait for something else than room, KV cache that moves among it (vllm/v1/core/sched/scheduler.py)."""
 _KV_USE: Final = b"vllm:kv_cache_usage_perc"
 """It is reported with each step, and grows with each part of a prompt."""
 
 
-class EngineProgress(NamedTuple):
-    """What an engine that goes on changes.
+@dataclass(frozen=True, slots=True)
+class EngineProgress:
+    """What an engine that goes on changes, and what it says besides.
 
     Attributes:
         steps: Its steps with output.
         kv_use: The share of its KV cache that is in use. With new requests that wait for KV cache of P it changes
             although nothing is computed.
+        deferred: Requests that wait for KV cache of P, or for something else than room. It does not show progress.
     """
 
     steps: float
     kv_use: float
+    deferred: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True)
@@ -77,11 +83,15 @@ async def read_progress(pod: Pod, share: Share) -> EngineProgress | None:
     found: dict[bytes, float] = {}
 
     def take(line: bytes) -> None:
-        if (name := name_of(line)) in {_STEPS, _KV_USE}:
-            found[name] = found.get(name, 0.0) + sample(line).value
+        if (name := name_of(line)) in {_STEPS, _KV_USE, _WAITING}:
+            one = sample(line)
+            if name != _WAITING or one.labels.get(b"reason") == _DEFERRED:
+                found[name] = found.get(name, 0.0) + one.value
 
     try:
         await fetch_metrics(pod, take, share)
     except UnreadableError:
         return None
-    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0)) if _STEPS in found else None
+    if _STEPS not in found:
+        return None
+    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0), found.get(_WAITING, 0.0))
