@@ -39,6 +39,7 @@ class Request:
     began_at: ClassVar[float] = 0.0
     stream: ClassVar[bool] = True
     waits_for_kv_cache: ClassVar[bool] = False
+    reads_from: ClassVar[None] = None
 
     @property
     def body(self) -> bytes:
