@@ -93,7 +93,15 @@ def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(servin
 
 
 def test_the_router_tried_the_transfer_before_requests_came(serving: Serving) -> None:
-    (router,) = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}=router")["items"]
+    def routers() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}=router")[
+            "items"
+        ]
+        return found
+
+    # One that an earlier test had beside it ends when its requests have.
+    wait_until("a router pod alone", lambda: len(routers()) == 1, timeout=240)
+    (router,) = routers()
     state, value = "", dict[str, float]()
 
     def verified() -> bool:
