@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import urlopen
 
 import yaml
 
@@ -163,9 +162,7 @@ def _ways(routers: int) -> dict[str, float]:
     """What the routers have counted of the ways of requests since they began."""
     found: dict[str, float] = defaultdict(float)
     for port in range(_STATE_PORT, _STATE_PORT + routers):
-        with urlopen(f"http://{servers.HOST}:{port}/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        for name, _, value in (line.rpartition(" ") for line in lines if _WAYS.match(line)):
+        for name, _, value in (line.rpartition(" ") for line in servers.samples(port) if _WAYS.match(line)):
             found[name.removeprefix("pdinference_router_")] += round(float(value), 3)
     return found
 

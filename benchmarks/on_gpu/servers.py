@@ -141,11 +141,16 @@ def answers(url: str) -> bool:
         return False
 
 
-def metric(port: int, family: str) -> float:
-    """The sum of a family's samples in the /metrics of the server at a port."""
+def samples(port: int) -> list[str]:
+    """The lines of the /metrics of the server at a port."""
     with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == family)
+        lines: list[str] = answer.read().decode().splitlines()
+    return lines
+
+
+def metric(port: int, family: str) -> float:
+    """The sum of a family's samples at a port."""
+    return sum(float(line.rsplit(" ", 1)[1]) for line in samples(port) if line.split("{")[0].split(" ")[0] == family)
 
 
 def main() -> None:

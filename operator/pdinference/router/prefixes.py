@@ -18,7 +18,7 @@ from pdinference.router.pod import Pod
 MOST_PIECES: Final = 200_000
 """Pieces that are known at a time, in about 40 MiB. Those that were used least recently go first."""
 _MOST_BITS: Final = 512
-"""Pods that the index tells apart, counted again after each restart. Each makes it larger; with more it begins anew."""
+"""Bits of the index. Each pod has one, and another one after each restart. When all are used, the index begins anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,9 +152,8 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
         share = Share()
         monitor = Monitor(pods, session, share, silence=settings.silence, stall=settings.stall)
-        leases = LeaseGuard(
-            pods, dispatcher.links, Share(), transfer=settings.transfer
-        )  # waits for no reading of another task
+        # A share of its own: it waits for no reading of another task.
+        leases = LeaseGuard(pods, dispatcher.links, Share(), transfer=settings.transfer)
         handover = settings.rules.handover
         transfers = Transfers(pods, share, handover.counters if handover is not None else {})
         mode = settings.verification if handover is not None else "Off"

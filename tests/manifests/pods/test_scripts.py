@@ -72,7 +72,7 @@ def words(template: Manifest) -> Iterator[str]:
 
 
 def too_long(objects: Any, of_users: int = 0) -> list[str]:
-    """Words that nobody can read, beside so many characters of the user's."""
+    """Words that are too long to read, where those that hold the user's text may have so many characters more."""
     found = (word for template in templates(objects) for word in words(template))
     return [word[:80] for word in found if len(word) > LONGEST + of_users]
 
