@@ -27,7 +27,6 @@ class Client:
     """A request of a client."""
 
     began_at = 0.0
-    waits_for_kv_cache = False
     reads_from = None
     stream = False
 

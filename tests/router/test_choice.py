@@ -22,7 +22,6 @@ NAMES = get_args(RouterPolicy)
 class Sent:
     began_at = 0.0
     stream = True
-    waits_for_kv_cache = False
     reads_from = None
 
     def abort(self, reason: str) -> None: ...

@@ -32,7 +32,6 @@ class Request:
     """A request to D that began at a time."""
 
     began_at: float = BEGAN
-    waits_for_kv_cache: bool = True
     stream: bool = False
     reads_from: Pod | None = None
 

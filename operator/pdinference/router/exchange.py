@@ -120,8 +120,7 @@ class Exchange:
         pod: Where it went.
         stream: Whether its first byte comes with the first token, and not with the last one.
         began_at: When it was sent, on the clock of the event loop.
-        reads_from: The P pod from which D reads the KV cache of its prompt; None if it reads none.
-        waits_for_kv_cache: Whether D may still be reading it.
+        reads_from: The P pod from which D may still be reading the KV cache of its prompt; None if it reads none.
     """
 
     def __init__(
@@ -138,7 +137,6 @@ class Exchange:
         self._now = asyncio.get_running_loop().time
         self.began_at = self._now()
         self.reads_from = reads_from
-        self.waits_for_kv_cache = reads_from is not None
         self._was_failing = pod.failures > 0
         self._begun = False
         self._session = session
@@ -262,12 +260,12 @@ class Exchange:
             raise PodFailure(FailureReason.UNFRAMED_ANSWER)
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await self.piece(response)
-            self.waits_for_kv_cache = False
+            self.reads_from = None
             self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first:
                 raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)
-        self.waits_for_kv_cache = False  # the headers of a whole answer come when it is complete
+        self.reads_from = None  # the headers of a whole answer come when it is complete
         found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
         return Whole(response.status, response.headers, found)
 

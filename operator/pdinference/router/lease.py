@@ -76,7 +76,7 @@ class LeaseGuard:
     def _waiting(self, pod: Pod) -> list[UnderWay]:
         """The requests that have waited for their KV cache."""
         before = asyncio.get_running_loop().time() - self._look
-        return [one for one in pod.under_way if one.waits_for_kv_cache and one.began_at <= before]
+        return [one for one in pod.under_way if one.reads_from is not None and one.began_at <= before]
 
 
 def next_reading(steps: Steps, began: float, transfer: float) -> float:

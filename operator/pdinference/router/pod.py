@@ -60,12 +60,8 @@ class UnderWay(Protocol):
         """When it was sent, on the clock of the event loop."""
 
     @property
-    def waits_for_kv_cache(self) -> bool:
-        """Whether D may still be reading the KV cache of its prompt from P."""
-
-    @property
     def reads_from(self) -> "Pod | None":
-        """The P pod from which D reads the KV cache of its prompt; None if it reads none."""
+        """The P pod from which D may still be reading the KV cache of its prompt; None if it reads none."""
 
     @property
     def stream(self) -> bool:

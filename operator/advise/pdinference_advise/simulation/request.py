@@ -38,7 +38,6 @@ class Request:
     # What the router reads of a request that is under way at a pod, but not in a simulation:
     began_at: ClassVar[float] = 0.0
     stream: ClassVar[bool] = True
-    waits_for_kv_cache: ClassVar[bool] = False
     reads_from: ClassVar[None] = None
 
     @property
