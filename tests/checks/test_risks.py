@@ -95,13 +95,21 @@ def test_p_answers_with_its_own_options(document: Make, parameter: Json, decode:
     assert not found({})
 
 
-@pytest.mark.parametrize(("mode", "warned"), [("Adaptive", True), ("Always", False)])
-def test_p_that_answers_needs_cuda_graphs(document: Make, mode: str, warned: bool) -> None:
-    made = document(
-        parameter={**PINNED, "enforceEager": True},
-        router={"disaggregation": mode},
-        transfer={"path": "Network"},
-    )
+@pytest.mark.parametrize(
+    ("eager", "mode", "warned"),
+    [
+        ({"parameter": True}, "Adaptive", {"parameter"}),
+        ({"decode": True}, "Adaptive", {"decode"}),
+        ({"engine": True}, "Adaptive", {"engine"}),
+        ({"engine": True, "parameter": False, "decode": False}, "Adaptive", set()),
+        ({"parameter": True, "decode": True}, "Always", set()),
+    ],
+)
+def test_short_steps_need_cuda_graphs(document: Make, eager: dict[str, bool], mode: str, warned: set[str]) -> None:
+    roles = {name: {**PINNED, "enforceEager": eager[name]} for name in ("parameter", "decode") if name in eager}
+    engine = {"engine": {"enforceEager": True}} if "engine" in eager else {}
+    made = document(**roles, **engine, router={"disaggregation": mode}, transfer={"path": "Network"})
     found = examine(made, RenderSettings())
     assert not found.problems
-    assert ("spec.parameter.enforceEager" in {warning.field for warning in found.warnings}) is warned
+    fields = {warning.field for warning in found.warnings if warning.field.endswith(".enforceEager")}
+    assert fields == {f"spec.{name}.enforceEager" for name in warned}

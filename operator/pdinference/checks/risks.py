@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1 import Spec, defaults
 from pdinference.api.v1alpha1.base import broken_rules
 from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
@@ -34,7 +34,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _exposure(spec)
     yield from _without_effect(spec)
     yield from _of_shared_pods(spec)
-    yield from _answers_of_parameter(spec)
+    yield from _either_way(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -142,8 +142,8 @@ def _of_shared_pods(spec: Spec) -> Iterator[Problem]:
         )
 
 
-def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
-    """Options of D, which requests that P answers do not have."""
+def _either_way(spec: Spec) -> Iterator[Problem]:
+    """Options that do not suit pods that compute prompts and answer them."""
     if not spec.router.is_adaptive or not spec.transfers_kv:
         return
     different = sorted(name for name, value in spec.decode.args.items() if spec.parameter.args.get(name) != value)
@@ -154,11 +154,16 @@ def _answers_of_parameter(spec: Spec) -> Iterator[Problem]:
             f"different: {', '.join(different)}. Set those that change answers, such as parsers of tool calls, in "
             "engine.args.",
         )
-    if spec.parameter.enforce_eager and not spec.decode.enforce_eager:
+    eager = {
+        f"spec.{role.value if spec.of(role).enforce_eager else 'engine'}.enforceEager"
+        for role in ENGINE_ROLES
+        if defaults.enforces_eager(spec, role) and spec.of(role).accelerator.type == "GPU"
+    }
+    for field in sorted(eager):
         yield Problem(
-            "spec.parameter.enforceEager",
-            "P pods answer some requests, and without CUDA graphs each of their tokens takes longer. Remove "
-            "enforceEager or spec.router.disaggregation.",
+            field,
+            "With disaggregation: Adaptive, P and D compute prompts beside answers in steps of few tokens, which take "
+            "twice as long without CUDA graphs. Remove enforceEager or spec.router.disaggregation.",
         )
 
 

@@ -138,7 +138,6 @@ def settings_of(
     seqs_set = own.max_num_seqs or engine.max_num_seqs
     tokens_set = defaults.max_num_batched_tokens(spec, role)
     tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
-    eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
     environment, arguments = _environment(spec, role), _arguments(spec, role)
     lora, tiers = spec.model.lora, own.kv_tiers
     options = options_of(arguments)
@@ -159,7 +158,7 @@ def settings_of(
         max_num_batched_tokens=tokens,
         utilization=own.gpu_memory_utilization or engine.gpu_memory_utilization or _UTILIZATION,
         batch_assumed=not (tokens_set or cpu or memory.known),
-        eager=bool(eager),
+        eager=defaults.enforces_eager(spec, role),
         kv_budget=_kv_budget(environment, arguments, cpu=cpu),
         prefix_caching=spec.caches_prefixes(role),
         state_bytes=_state_bytes(arguments, cpu=cpu),

@@ -23,7 +23,7 @@ _BATCHED_TOKENS = {Role.PARAMETER: 8192, Role.DECODE: 2048}
 transfer; its other requests then wait for 56 ms at a time instead of 220 ms."""
 _BATCHED_TOKENS_OF_BOTH = 512
 """Those of a role that has prompts beside answers, whose tokens wait for each step with a prompt. vLLM has CUDA graphs
-for steps of up to 512 tokens."""
+for steps of up to 512 tokens; one of 1,024 has none and takes twice as long (benchmarks/results/adaptive.md)."""
 _STARTUP_SECONDS = 3600
 """A 70B model takes many minutes to download and load."""
 _STARTUP_MARGIN_SECONDS = 900
@@ -63,6 +63,12 @@ def chunked_prefill(spec: Spec, role: Role) -> bool | None:
     """Whether a role's prompts may be prefilled in parts; None for vLLM's default."""
     own = spec.of(role).enable_chunked_prefill
     return spec.engine.enable_chunked_prefill if own is None else own
+
+
+def enforces_eager(spec: Spec, role: Role) -> bool:
+    """Whether a role has no CUDA graphs and no compiled steps."""
+    own = spec.of(role).enforce_eager
+    return bool(spec.engine.enforce_eager if own is None else own)
 
 
 def prefills_in_one_step(spec: Spec, role: Role) -> bool:
