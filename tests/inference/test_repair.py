@@ -139,6 +139,28 @@ async def test_a_pod_with_a_stuck_engine_is_evicted_and_the_condition_names_it(d
     assert "no step for minutes" in world.status["transfer"]["repair"]["proof"]
 
 
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        (Verification.OFF, "Repaired"),
+        (Verification.NOT_APPLICABLE, "Repaired"),
+        (Verification.PENDING, "Pending"),
+    ],
+)
+async def test_where_canaries_show_nothing_time_shows_that_a_restart_helped(
+    document: Json, state: Verification, outcome: str
+) -> None:
+    world, _, _ = await with_fault_of_decode(document, PodFault.STUCK)
+    world.roll_out()
+    revision = world.status["revision"]
+    world.observe(pod_faults={}, transfer=TransferFacts(revision, CanaryFacts(state, revision)))
+    await world.reconcile()
+    assert world.status["transfer"]["repair"]["outcome"] == "Pending"
+    world.later(30 * 60)
+    await world.reconcile()
+    assert world.status["transfer"]["repair"]["outcome"] == outcome
+
+
 async def test_a_pod_with_a_stalled_engine_is_left_for_now(document: Json) -> None:
     world, _, decode = await with_fault_of_decode(document, PodFault.STALLED)
     assert world.api.names("/pods/llama-decode") == [decode]

@@ -155,3 +155,13 @@ def test_pairs_are_bounded() -> None:
         now += 1
         tried += 1
     assert tried == len(findings.pairs) == MOST_PAIRS
+
+    broken = parameter[-1]  # no pair of it was tried
+    broken.doubted_at = now + 1
+    for _ in range(400):
+        now += 1
+        for one, other in due(findings, Candidates(parameter, decode, busy=True, doubted_at=NOW), now):
+            found = outcome() if one is broken else CanaryOutcome(Verification.VERIFIED, "")
+            findings.take_pair(one, other, Result(found, ended_at=now))
+    assert {pair for pair, last in findings.pairs.items() if last.faults} == {(broken, other) for other in decode}
+    assert len(findings.pairs) == MOST_PAIRS

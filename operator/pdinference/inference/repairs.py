@@ -4,6 +4,7 @@ Tests: tests/inference/test_repair.py
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Verification
 from pdinference.api.v1alpha1.conditions import NOT_ANSWERING
@@ -13,6 +14,9 @@ from pdinference.planning.answering import as_routers_see
 from pdinference.planning.observed import PodProblem, PodSummary
 from pdinference.planning.repair import Repair, repair
 from pdinference.planning.rollout import RolloutPlan
+
+_SHOW_NOTHING: Final = (Verification.OFF, Verification.NOT_APPLICABLE)
+"""States in which no canary ever shows what came of a restart."""
 
 
 def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[ChildKey, int]) -> Repair:
@@ -37,7 +41,7 @@ def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[C
         pairs=facts.pairs,
         pods=leaders,
         stuck=stuck,
-        canaries=facts.canary.state is not Verification.OFF,
+        canaries=facts.canary.state not in _SHOW_NOTHING,
         settled=settled,
         before=before,
         now=snapshot.now,

@@ -98,7 +98,7 @@ def repair(
         pairs: What canaries found of pairs. Names of other pods are untrusted and ignored.
         pods: The leading P and D pods of the revision that serves, as the routers see them.
         stuck: Those of them whose engine is stuck.
-        canaries: Whether the routers send canaries.
+        canaries: Whether the routers send canaries that show something.
         settled: Whether all of these pods are there, the others ready, and no other one is under way.
         before: The status as last written for this revision.
         now: The time.

@@ -5,7 +5,6 @@ Pairs of P and D are tried under load, too, while something speaks against them:
 within a minute or two, and it is known which pod all broken pairs have in common (planning/repair.py).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +12,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.planning.router_window import WINDOW_S
-from pdinference.planning.transfer_measurements import MOST_PAIRS, PROVEN_FAULTS
+from pdinference.planning.transfer_measurements import PROVEN_FAULTS
 from pdinference.router.findings import Findings, Pair, Result
 from pdinference.router.links import linked
 from pdinference.router.pod import Pod
@@ -117,19 +116,25 @@ def _doubted(findings: Findings, candidates: Candidates, now: float) -> list[Pai
     is_new = any(findings.pairs[pair].faults < PROVEN_FAULTS for pair in faulty)
     if now - last.ended_at < (0.0 if is_new else min(_PACE * last.seconds, LONGEST_PAUSE_S)):
         return []
-    return [pair for pair in every if _is_suspect(findings, pair)][:1]
+    known_since = findings.pairs_known_since
+    return [pair for pair in every if _is_suspect(findings.pairs.get(pair), pair, known_since)][:1]
 
 
 def _is_faulty_pair_due(last: Result, now: float) -> bool:
     return now - last.ended_at >= min(after_faults(last.faults), LONGEST_PAUSE_S)
 
 
-def _is_suspect(findings: Findings, pair: Pair) -> bool:
-    """Whether something happened to a pod of a pair without a fault after its last canary."""
+def _is_suspect(last: Result | None, pair: Pair, known_since: float) -> bool:
+    """Whether something happened to a pod of a pair without a fault after its last canary.
+
+    Args:
+        last: The result of that canary, if it is known.
+        pair: The pods.
+        known_since: When a canary whose result is not known can have ended at the latest.
+    """
     doubted_at = max(pod.doubted_at for pod in pair)
-    last = findings.pairs.get(pair)
     if last is None:
-        return doubted_at > -math.inf and len(findings.pairs) < MOST_PAIRS
+        return doubted_at > known_since
     return not last.is_fault and last.ended_at < doubted_at
 
 

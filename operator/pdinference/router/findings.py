@@ -7,7 +7,7 @@ from typing import Final
 
 from pdinference.api.names import Verification
 from pdinference.api.v1alpha1.transfer import VerificationMode
-from pdinference.planning.transfer_measurements import FAULTS
+from pdinference.planning.transfer_measurements import FAULTS, MOST_PAIRS
 from pdinference.router.canary_outcome import CanaryOutcome
 from pdinference.router.pod import Admission, Pod
 
@@ -92,7 +92,8 @@ class Findings:
         mode: Whether requests wait for canaries.
         results: The last result of each D pod that has been ready since then.
         pairs: The last result of each pair of pods that have been ready since then; those that show nothing of the
-            way from P to D count as canaries of an unknown outcome.
+            way from P to D count as canaries of an unknown outcome. At most `MOST_PAIRS`: the oldest result without a
+            fault makes room.
         under_way: The canaries that have not ended, by D pod.
         last: The last result of all.
         last_pair: The last result of a pair.
@@ -124,6 +125,13 @@ class Findings:
     def has_wrong_answer(self) -> bool:
         """Whether the last canary to any D pod had a wrong answer."""
         return any(one.outcome.state is Verification.WRONG_ANSWER for one in self.results.values())
+
+    @property
+    def pairs_known_since(self) -> float:
+        """The result of a pair that ended after this time has not been dropped to make room."""
+        if len(self.pairs) < MOST_PAIRS:
+            return -math.inf
+        return min((one.ended_at for one in self.pairs.values() if not one.is_fault), default=math.inf)
 
     def shown(self, *, is_open: bool) -> Result:
         """The worst fault; without one the latest result, also of a pod that is gone if there is no other.
@@ -180,6 +188,8 @@ class Findings:
         else:
             found = replace(result, outcome=_UNKNOWN, faults=0)
         self.pairs[parameter, decode] = found
+        if len(self.pairs) > MOST_PAIRS:
+            del self.pairs[min(self.pairs, key=lambda pair: (self.pairs[pair].is_fault, self.pairs[pair].ended_at))]
         self.last_pair = result
         return found
 
