@@ -121,7 +121,7 @@ def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: i
         ({}, 512),
         ({"engine": {"maxNumSeqs": 600}}, 600),
         ({"parameter": {"maxNumBatchedTokens": 4096}}, None),
-        ({"parameter": {"accelerator": {"type": "CPU"}}}, None),
+        ({"parameter": {"accelerator": {"type": "CPU"}}}, 512),
     ],
 )
 def test_p_that_answers_computes_short_steps(resource: Make, spec: dict[str, Any], tokens: int | None) -> None:

@@ -11,6 +11,7 @@ import uvloop
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
 from pdinference.api.v1alpha1.router import Disaggregation, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
@@ -100,9 +101,17 @@ def router_command() -> None:
 @click.option(
     "--parameter-step-tokens",
     type=click.IntRange(1),
-    help="max-num-batched-tokens of P (--disaggregation Adaptive). Default: 512.",
+    default=BATCHED_TOKENS_OF_BOTH,
+    show_default=True,
+    help="max-num-batched-tokens of P (--disaggregation Adaptive).",
 )
-@click.option("--decode-step-tokens", type=click.IntRange(1), help="The same of D. Default: 512.")
+@click.option(
+    "--decode-step-tokens",
+    type=click.IntRange(1),
+    default=BATCHED_TOKENS_OF_BOTH,
+    show_default=True,
+    help="The same of D.",
+)
 @click.option(
     "--custom-arguments/--no-custom-arguments",
     default=False,
@@ -155,8 +164,8 @@ def run_command(
     disaggregation: Disaggregation,
     ttft_objective: float,
     tpot_objective: float,
-    parameter_step_tokens: int | None,
-    decode_step_tokens: int | None,
+    parameter_step_tokens: int,
+    decode_step_tokens: int,
     custom_arguments: bool,
     served_model: tuple[str, ...],
     max_model_length: int | None,
@@ -176,7 +185,6 @@ def run_command(
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
     choices = policies(policy, whole=chosen is None)
-    step_tokens = {Role.PARAMETER: parameter_step_tokens, Role.DECODE: decode_step_tokens}
     rules = Rules(
         chosen,
         choices,
@@ -186,7 +194,7 @@ def run_command(
         migration,
         disaggregation,
         WayObjectives(ttft_objective, tpot_objective),
-        {role: tokens for role, tokens in step_tokens.items() if tokens is not None},
+        {Role.PARAMETER: parameter_step_tokens, Role.DECODE: decode_step_tokens},
         custom_arguments,
     )
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
 from pdinference.router.line import KEPT, Line
 from pdinference.router.ways import MISSED_STEPS, RoleTimes, WayTimes
 
@@ -19,8 +20,6 @@ _LONG_KEPT: Final = 0.998
 _BYTES_PER_TOKEN: Final = 4.0
 _GUESSED_TOKENS: Final = 500.0
 """As many tokens of prompts as the guess above counts as."""
-_STEP_TOKENS: Final = 512.0
-"""The default of both roles with `router.disaggregation: Adaptive` (api/v1alpha1/defaults.py)."""
 
 
 def _prompts() -> dict[Role, Line]:
@@ -38,7 +37,7 @@ class Speeds:
     """What the router has learned of its pods. They are all alike in a role.
 
     Attributes:
-        step_tokens: `max-num-batched-tokens` of each role.
+        step_tokens: `max-num-batched-tokens` of each role, where that is not the default.
         prompts: Of each role: seconds of a prompt, by the tokens that the pod had to compute.
         steps: Of each role: seconds of a step, by the answers under way.
         hand_overs: Seconds from the end of a prompt on P to the first token of D, by its tokens.
@@ -82,7 +81,7 @@ class Speeds:
         """The times of a role."""
         request, token = self.prompts[role].fitted()
         step, answer = self.steps[role].fitted()
-        return RoleTimes(request, token, step, answer, self.step_tokens.get(role, _STEP_TOKENS))
+        return RoleTimes(request, token, step, answer, self.step_tokens.get(role, BATCHED_TOKENS_OF_BOTH))
 
     def step(self, role: Role, answers: float) -> float:
         """Seconds of a step with a token of each of so many answers."""

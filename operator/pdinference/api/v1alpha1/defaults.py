@@ -21,9 +21,9 @@ decode."""
 _BATCHED_TOKENS = {Role.PARAMETER: 8192, Role.DECODE: 2048}
 """Maximum tokens per step on GPUs. P prefills a prompt of 8,000 tokens in one step. D prefills only after a failed
 transfer; its other requests then wait for 56 ms at a time instead of 220 ms."""
-_BATCHED_TOKENS_OF_BOTH = 512
+BATCHED_TOKENS_OF_BOTH: Final = 512
 """Those of a role that has prompts beside answers, whose tokens wait for each step with a prompt. vLLM has CUDA graphs
-for steps of up to 512 tokens; one of 1,024 has none and takes twice as long (benchmarks/results/adaptive.md)."""
+for steps of up to 512 tokens; one of 1,024 takes twice as long (benchmarks/results/adaptive.md)."""
 _STARTUP_SECONDS = 3600
 """A 70B model takes many minutes to download and load."""
 _STARTUP_MARGIN_SECONDS = 900
@@ -50,12 +50,14 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     """
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
-    if prefills_in_one_step(spec, role):
+    if chosen is not None or prefills_in_one_step(spec, role) or not spec.transfers_kv:
         return chosen
-    if chosen is not None or own.accelerator.type != "GPU" or not spec.transfers_kv:
-        return chosen
-    # A pod that computes prompts beside answers, which get no token meanwhile.
-    tokens = _BATCHED_TOKENS_OF_BOTH if spec.router.is_adaptive else _BATCHED_TOKENS[role]
+    if spec.router.is_adaptive:
+        tokens = BATCHED_TOKENS_OF_BOTH
+    elif own.accelerator.type == "GPU":
+        tokens = _BATCHED_TOKENS[role]
+    else:
+        return None
     return max(tokens, own.max_num_seqs or spec.engine.max_num_seqs or 0)
 
 
