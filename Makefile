@@ -58,15 +58,15 @@ recording: setup ## Draw the pictures of the documentation, from a demo, `kubect
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
 
 # Four at a time. On a new machine the first two build binaries and images for half an hour; later they are short.
-AT_FIRST := test-charts,images,test-router,test-vllm,test-processes,test-unit,lint,test-advise
+AT_FIRST := test-charts,images,test-router,test-vllm,test-processes,test-unit,lint
 
 .PHONY: test
 test: setup-vllm ## All tests; tests without a cluster run while binaries and images are built
-	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration test-e2e,test-advise
 
 .PHONY: test-without-e2e
 test-without-e2e: setup-vllm ## All tests but those with real kubelets
-	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration
+	@$(RUN) python -m tests.parts $(AT_FIRST) test-integration,test-advise
 
 # No test may count on the speed of the machine. TIMES=1 is a first look.
 TIMES ?= 3
@@ -106,9 +106,10 @@ test-processes: setup ## Unit tests of programs that start processes, of the ben
 test-router: setup ## Unit tests of the router, in minutes: they mostly wait for processes and connections
 	$(RUN) pytest tests/router -m 'not vllm' $(ARGS)
 
+# They compute and wait for nothing, so they take what the tests with clusters beside them leave of the processors.
 .PHONY: test-advise
 test-advise: setup ## Unit tests of pdinference-advise, in minutes: they simulate hours of traffic
-	$(RUN) pytest tests/advise -m 'not vllm' $(ARGS)
+	nice -n 19 $(RUN) pytest tests/advise -m 'not vllm' $(ARGS)
 
 .PHONY: explore
 explore: setup ## Property tests and the fuzzers of hostile resources and requests with new examples; `make test` uses fixed ones
