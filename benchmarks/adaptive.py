@@ -1,4 +1,4 @@
-"""`router.disaggregation`, simulated: `python -m benchmarks.adaptive`, two H100s with Llama-3.1-8B over NVLink.
+"""`router.disaggregation`, simulated: `python -m benchmarks.adaptive`, two H200s with Llama-3.1-8B over NVLink.
 
 Each load goes with equal arrivals through one P and one D that split every request (Always), through the same pods
 where each request goes the way that costs least (Adaptive), and through two engines without the split (Aggregated).
@@ -16,12 +16,13 @@ import click
 
 from benchmarks.advise.predicted import SETTINGS, Times, times_of
 from benchmarks.llama import engine_kind
+from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
 from pdinference.performance.links import NVLINK
 from pdinference_advise.simulation.arrangement import Arrangement, EngineKind, Split
 from pdinference_advise.simulation.arrivals import PREFIX_BLOCK, Arrival
 from pdinference_advise.simulation.run import simulate
 
-PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"
+PRODUCT: Final = "NVIDIA-H200"
 KV_TOKENS: Final = 400_000
 KV_BYTES: Final = 131_072
 WARM_UP: Final = 10.0
@@ -91,7 +92,8 @@ def always(gpus: int, parameter: int) -> Arrangement:
 
 def adaptive(gpus: int, parameter: int) -> Arrangement:
     """The same, each request its own way."""
-    return Arrangement(kind(512), gpus - parameter, Split(kind(512), parameter, NVLINK, KV_BYTES, adaptive=True))
+    short = kind(BATCHED_TOKENS_OF_BOTH)
+    return Arrangement(short, gpus - parameter, Split(short, parameter, NVLINK, KV_BYTES, adaptive=True))
 
 
 def aggregated(gpus: int, tokens: int = 8192, policy: str = "cache_aware") -> Arrangement:
@@ -100,7 +102,7 @@ def aggregated(gpus: int, tokens: int = 8192, policy: str = "cache_aware") -> Ar
 
 
 ARRANGEMENTS: Final = {"Always": always(2, 1), "Aggregated": aggregated(2), "Adaptive": adaptive(2, 1)}
-SHORT_STEPS: Final = {"Aggregated, 512": aggregated(2, 512)}
+SHORT_STEPS: Final = {"Aggregated, short steps": aggregated(2, BATCHED_TOKENS_OF_BOTH)}
 """Shows how much of the gain is that of shorter steps alone."""
 
 

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final
 import click
 
 from benchmarks.adaptive import ARRANGEMENTS, adaptive, aggregated, always
+from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
 from pdinference_advise.advice.workload.trace import Trace
 from pdinference_advise.advice.workload.traces import read
 from pdinference_advise.simulation.arrangement import Arrangement
@@ -92,7 +93,7 @@ def _spread(arrivals: Sequence[Arrival]) -> Iterator[Arrival]:
 @click.option("--longest", default=16_384, show_default=True, help="Prompt tokens at most.")
 def main(files: tuple[BinaryIO, ...], gpus: tuple[int, ...], requests: int, longest: int) -> None:
     """Print a table."""
-    columns = ("trace", "GPUs", "Aggregated", "the same, 512 tokens a step", "Always (P pods)", "Adaptive (P pods)")
+    columns = ("trace", "GPUs", "Aggregated", "the same, short steps", "Always (P pods)", "Adaptive (P pods)")
     click.echo(f"| {' | '.join(columns)} | Adaptive to the better of Aggregated and Always |")
     click.echo("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for file in files:
@@ -100,7 +101,9 @@ def main(files: tuple[BinaryIO, ...], gpus: tuple[int, ...], requests: int, long
         for number in gpus:
             trace = first_of(whole, requests * number // 2, longest)
             alike = goodput(aggregated(number), trace, number)
-            short = max(goodput(aggregated(number, 512, policy), trace, number) for policy in _POLICIES)
+            short = max(
+                goodput(aggregated(number, BATCHED_TOKENS_OF_BOTH, policy), trace, number) for policy in _POLICIES
+            )
             (split, of_split), (own, of_own) = (best(of, number, trace) for of in (always, adaptive))
             rates = f"{alike:.2f} | {short:.2f} | {split:.2f} ({of_split}) | {own:.2f} ({of_own})"
             name, ratio = file.name.rpartition("/")[2], own / max(alike, split)

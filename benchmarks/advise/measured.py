@@ -38,9 +38,11 @@ class Load:
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
         others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
-        prefill_tokens: Tokens a step of P.
+        step_tokens: Tokens a step of P, or of engines that do both.
         gpus: How many there were; a co-located engine has `tensor` of them.
         vllm: Its release.
+        compiled: Whether steps with prompts were compiled, and recorded as CUDA graphs where they are short. The
+            simulation takes all for compiled.
     """
 
     way: str
@@ -62,9 +64,10 @@ class Load:
     product: str = "NVIDIA-H200"
     kv_tokens: int = KV_TOKENS
     others: tuple[tuple[int, int], ...] = ()
-    prefill_tokens: int = 8192
+    step_tokens: int = 8192
     gpus: int = 2
     vllm: str = "0.26.0"
+    compiled: bool = True
 
     @property
     def flat(self) -> tuple[float | None, ...]:
@@ -170,7 +173,7 @@ FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH
 
 _SIXTH: Final = (
     Load("co-located", 500, 1500, 10, 22, 40, (54, 93), (8.82, 9.04), 30.8, 13279),
-    Load("NVLink", 8000, 150, 3, 4, 33, (350, 873), (5.41, 5.65), 9.8, 1170, prefill_tokens=512),
+    Load("NVLink", 8000, 150, 3, 4, 33, (350, 873), (5.41, 5.65), 9.8, 1170, step_tokens=512),
     Load("NVLink", 8000, 150, 3, 4, 33, (272, 756), (5.42, 5.71), 10.1, 1104),
 )
 SIXTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _SIXTH)
@@ -195,13 +198,13 @@ _EIGHTH: Final = (
     Load("NVLink", 8000, 150, 4.5, 4, 32, (608, 1962), (5.67, 5.92), 12.4, 1446),
     Load("co-located", 8000, 150, 4.5, 4, 32, (220, 502), (9.42, 21.06), 187.0, 1638),
     Load("co-located", 500, 1500, 10, 22, 40, (42, 74), (8.25, 8.52), 25.7, 12413),
-    Load("NVLink", 8000, 150, 3, 4, 33, (310, 814), (5.34, 5.59), 10.2, 1119, prefill_tokens=512),
+    Load("NVLink", 8000, 150, 3, 4, 33, (310, 814), (5.34, 5.59), 10.2, 1119, step_tokens=512),
     Load("co-located", 8000, 150, 3, 4, 33, (215, 399), (6.68, 9.58), 20.5, 1219),
 )
 _WEIGHTS8: Final = (
     Load("NVLink", 1000, 250, 20, 4, 21, (98, 144), (5.06, 5.20), 8.8, 1355),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (248, 854), (4.15, 4.92), 11.0, 855),
-    Load("NVLink", 8000, 150, 3, 4, 33, (295, 574), (3.84, 4.26), 9.4, 861, prefill_tokens=512),
+    Load("NVLink", 8000, 150, 3, 4, 33, (295, 574), (3.84, 4.26), 9.4, 861, step_tokens=512),
 )
 EIGHTH: Final = tuple(
     replace(load, seed=1, kv_tokens=360_448, vllm="0.33.0")
@@ -211,5 +214,38 @@ EIGHTH: Final = tuple(
 
 `benchmarks/on_gpu/measured/two-gpus-0.33.loads` and `two-gpus-0.33-w8.loads` have the whole results."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH)
+_LONG_REPORTS: Final = ((6000, 500),)
+_NINTH: Final = (
+    Load("NVLink", 200, 120, 4, 4, 16, (204, 371), (6.78, 7.49), 10.4, 3234, others=_LONG_REPORTS),
+    Load("co-located", 200, 120, 4, 4, 16, (153, 288), (6.49, 8.93), 24.6, 3020, others=_LONG_REPORTS),
+    Load("NVLink", 300, 700, 12, 5, 12, (77, 118), (6.55, 6.67), 8.6, 4656),
+    Load("co-located", 300, 700, 12, 5, 12, (38, 75), (6.18, 6.59), 25.7, 4357),
+    Load("NVLink", 12000, 80, 2, 4, 16, (531, 1150), (5.29, 5.49), 11.8, 944),
+    Load("co-located", 12000, 80, 2, 4, 16, (342, 653), (5.53, 13.65), 21.3, 878),
+    Load("NVLink", 2500, 400, 6, 5, 15, (114, 260), (6.45, 7.15), 9.5, 2738),
+    Load("co-located", 2500, 400, 6, 5, 15, (71, 216), (6.57, 7.98), 41.7, 2701),
+    Load("NVLink", 700, 40, 30, 4, 12, (79, 135), (5.14, 5.42), 7.1, 280),
+    Load("co-located", 700, 40, 30, 4, 12, (42, 96), (6.30, 9.89), 32.0, 291),
+    Load("NVLink", 16000, 300, 1.5, 5, 16, (925, 2036), (6.56, 7.18), 15.8, 2917),
+    Load("co-located", 16000, 300, 1.5, 5, 16, (481, 1234), (8.51, 15.91), 22.9, 3088),
+)
+NINTH: Final = tuple(replace(load, seed=1, kv_tokens=172_032, compiled=False) for load in _NINTH)
+"""2026-11-29, two H200s, our router, steps with prompts not compiled (benchmarks/results/adaptive.md).
+
+`benchmarks/on_gpu/measured/adaptive-h200-eager.jsonl` has the whole results, and those of conversations."""
+
+_TENTH: Final = (
+    Load("co-located", 2500, 400, 3, 4, 9, (91, 204), (6.62, 6.93), 16.6, 2746, step_tokens=512),
+    Load("co-located", 12000, 80, 1, 2, 9, (412, 517), (5.23, 8.77), 21.2, 930, step_tokens=512),
+    Load("co-located", 2500, 400, 3, 4, 9, (152, 332), (8.11, 9.06), 48.6, 3428, step_tokens=1024),
+    Load("co-located", 12000, 80, 1, 2, 9, (438, 531), (6.05, 9.17), 34.2, 956, step_tokens=1024),
+    Load("co-located", 2500, 400, 3, 4, 9, (78, 192), (6.78, 7.09), 31.4, 2795, step_tokens=2048),
+    Load("co-located", 12000, 80, 1, 2, 9, (349, 411), (5.27, 9.11), 58.3, 824, step_tokens=2048),
+    Load("co-located", 2500, 400, 3, 4, 9, (72, 169), (6.78, 7.17), 39.7, 2778),
+    Load("co-located", 12000, 80, 1, 2, 9, (340, 394), (5.28, 9.20), 37.3, 807),
+)
+TENTH: Final = tuple(replace(load, seed=1, kv_tokens=49_152, gpus=1) for load in _TENTH)
+"""2026-11-29, one H200, our router, compiled. `benchmarks/on_gpu/measured/steps-h200.jsonl` has the whole results."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH)
 LOADS: Final = tuple(load for series in SERIES for load in series)

@@ -90,10 +90,10 @@ def _others(load: Load, seed: int, until: float) -> Iterator[Arrival]:
 def arrangement_of(load: Load) -> Arrangement:
     """What served a load."""
     if load.way == "co-located":
-        return Arrangement(_kind(load, 8192), load.gpus // load.tensor)
+        return Arrangement(_kind(load, load.step_tokens), load.gpus // load.tensor)
     way = NVLINK if load.way == "NVLink" else TCP
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
-    parameter = _kind(load, load.prefill_tokens)
+    parameter = _kind(load, load.step_tokens)
     return Arrangement(_kind(load, 2048), 1, Split(parameter, 1, way, token_bytes))
 
 

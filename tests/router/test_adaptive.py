@@ -200,7 +200,7 @@ async def test_requests_of_other_router_pods_count_as_its_own() -> None:
     busy(world.d[0], 1)
     call, ways = await called(asked("word " * 700)), (Way.SPLIT, Way.DECODE)
     assert world.choose(call, ways).predicted.way is Way.DECODE
-    world.pods.routers = 20
+    world.pods.routers = 60
     assert world.choose(call, ways).predicted.way is Way.SPLIT
 
 

@@ -91,7 +91,7 @@ def test_adaptive_is_a_hint_where_d_limits() -> None:
     assert (own["adaptive"], own["hint"]) == (False, False)
     assert (adaptive["adaptive"], adaptive["hint"], adaptive["best"]) == (True, True, False)
     assert [each["tokensPerStep"] for row in (own, adaptive) for each in (row["parameter"], row["decode"])] == [
-        8192, 2048, 512, 512
+        8192, 2048, 384, 384
     ]  # fmt: skip
     assert adaptive["whole"]["p50"] < 0.9 * own["whole"]["p50"]
     assert "disaggregation" not in advice.document()["spec"].get("router", {})
@@ -117,7 +117,7 @@ def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None
     )
     assert (adaptive["adaptive"], always["adaptive"]) == (True, False)
     assert adaptive["whole"]["p50"] < 0.97 * always["whole"]["p50"]
-    assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [512, 512]
+    assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [384, 384]
     assert (adaptive["tpot"]["source"], always["tpot"]["source"]) == ("extrapolated", "interpolated")
 
 

@@ -206,7 +206,7 @@ def test_loads_of_gpus_with_no_other_vllm_are_predicted(load: Load) -> None:
     assert times.whole == pytest.approx(load.whole, rel=0.05)
 
 
-@pytest.mark.parametrize("load", SIXTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.prefill_tokens}")
+@pytest.mark.parametrize("load", SIXTH, ids=lambda load: f"{load.way}-{load.prompt}-{load.step_tokens}")
 def test_loads_with_short_steps_on_p_are_predicted(load: Load) -> None:
     """The first token of two co-located vLLMs took 54 ms at the median here, and 40 on other hosts."""
     times = predicted(load)

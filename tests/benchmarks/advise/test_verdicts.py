@@ -14,7 +14,7 @@ def times(whole: float) -> Times:
 
 def test_a_pair_is_one_load_both_ways_in_one_series() -> None:
     found = list(pairs({load: times(load.whole) for load in LOADS}))
-    assert len(found) == 27
+    assert len(found) == 33
     assert all(pair.together.way == "co-located" != pair.split.way for pair in found)
     assert {pair.judged for pair in found} == {"right"}
 
