@@ -40,7 +40,7 @@ class Calibration:
         start: Seconds that a step with prompt tokens takes longer if the engine was idle before: nothing of it was
             prepared during an earlier step.
         request: Seconds of a step for each running request.
-        join: Seconds that the first step of a request takes longer whose KV cache was pulled.
+        join: Seconds that the first step of a request takes longer whose KV cache was pulled, beside its blocks.
         after_prefill: Seconds that a step takes longer after one with prompt tokens, if it has none itself.
         shortest_step: Seconds below which no step comes: the engine prepares it on a CPU.
         launch: Seconds in which a CPU starts the kernels of a layer, in a step with more tokens than the largest CUDA
@@ -88,7 +88,7 @@ H200: Final = Calibration(
     layer8=0.0000085,
     start=0.0016,
     request=0.00001,
-    join=0.00107,
+    join=0.00075,
     after_prefill=0.0065,
     shortest_step=0.0018,
     launch=0.0005,
@@ -99,7 +99,8 @@ H200: Final = Calibration(
 
 vLLM 0.26.0, Llama-3.1-8B's shape in bf16, two H200s, 2026-11-21 and 2026-11-23. `compute8`, `kv8`, `prefill_layer`,
 `layer8` and `start` are from steps that `pdinference calibrate` measured with 0.33.0, 2026-11-26, and from no load
-(benchmarks/advise/step_constants.py).
+(benchmarks/advise/step_constants.py). `join` is from vLLM's counters of transfers, 2026-11-29
+(benchmarks/results/adaptive.md).
 """
 
 

@@ -25,6 +25,10 @@ Both, and `_LAUNCH_OF_EXPERTS`: with them, the times of steps of Qwen3-30B-A3B's
 `pdinference calibrate` measured, give the same calibration (benchmarks/on_gpu/measured/*.raw). No load was used.
 """
 
+_DESCRIPTOR: Final = 2.6e-6
+"""Seconds in which D posts the transfer of one layer of one block (`start_load_kv` in vLLM's nixl/pull_worker.py), from
+transfers of 50 to 4,000 of them between two H200s (benchmarks/results/adaptive.md)."""
+
 
 def padded(tokens: int) -> int:
     """Tokens of the smallest CUDA graph that a step of `tokens` fits in; `tokens` itself if no graph is large enough.
@@ -177,6 +181,10 @@ class StepModel:
     def decode_step(self, running: int, context: float) -> float:
         """Seconds of a step without prompts, in which each running request has `context` tokens."""
         return max(self.decode(running) + running * self.kv_seconds(context), self.calibration.shortest_step)
+
+    def joining(self, blocks: int) -> float:
+        """Seconds that the first step of a request takes longer whose KV cache of so many blocks was pulled."""
+        return self.calibration.join + blocks * self.work.layers * _DESCRIPTOR
 
     def prompt(self, tokens: float, step_tokens: int) -> float:
         """Seconds of a prompt alone, in as many steps as it needs.

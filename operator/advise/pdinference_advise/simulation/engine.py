@@ -369,6 +369,10 @@ class SimulatedEngine:
             return seconds
         return self._least
 
+    def _joining(self, job: Job) -> float:
+        """Seconds that the first step of a request takes longer whose KV cache was pulled."""
+        return self._steps.joining(math.ceil((job.context + self.steps) / self.limits.block))
+
     def _ahead(self) -> float:
         """Seconds since a CPU could begin to start the kernels of the step that begins."""
         if not self.limits.lookahead or self._before == -math.inf:
@@ -407,7 +411,7 @@ class SimulatedEngine:
         start, longer = self._clock.now, 0.0
         first = self._decode_seconds(self.steps)
         if self._fresh or self._after_prefill:
-            longer = first + (len(self._fresh) * self._steps.calibration.join + self._after_prefill)
+            longer = first + (sum(map(self._joining, self._fresh)) + self._after_prefill)
             self._after_prefill = 0.0
             start += longer
             first = self._decode_seconds(self.steps + 1)
