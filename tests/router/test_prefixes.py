@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.api.names import Role
+from pdinference.api.names import PodFault, Role
 from pdinference.router.pod import Observed, Pod
+from pdinference.router.pods import Pods
 from pdinference.router.prefixes import Chain, PrefixIndex
 
 
@@ -42,6 +43,24 @@ def test_a_container_that_started_again_knows_nothing() -> None:
     assert index.known(chain("ab"), [d1]) == {d1: 0}
     index.add(chain("a"), d1)
     assert index.known(chain("ab"), [d1]) == {d1: 10}
+
+
+def test_an_engine_that_died_in_a_container_that_lives_knows_nothing() -> None:
+    """As under the launcher of HostLocal. Many requests find it dead, and it died once."""
+    index, pods = PrefixIndex(), Pods()
+    pods.observe({"d1": Observed("d1", "d1", Role.DECODE, "d1", ready=True)})
+    (d1,) = pods
+    index.add(chain("ab"), d1)
+    for fault in (None, PodFault.STALLED):
+        pods.failed(d1, fault)
+        assert index.known(chain("ab"), [d1]) == {d1: 20}
+    for _ in range(2000):
+        pods.failed(d1, PodFault.REFUSES)
+        assert index.known(chain("ab"), [d1]) == {d1: 0}
+    pods.answered(d1)
+    index.add(chain("a"), d1)
+    assert index.known(chain("ab"), [d1]) == {d1: 10}
+    assert max(bits.bit_length() for bits in index._pods_of.values()) == 2
 
 
 def test_pods_that_come_and_go_do_not_make_it_larger() -> None:

@@ -89,6 +89,8 @@ class Pod:
         paused_until: Before this time it gets no requests, because it has failed.
         fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
             container are ready while one of them is, and /health does not reach the engine.
+        deaths: How often it began to refuse connections: its process may have ended, and its caches with it. Kubernetes
+            does not count those of an engine in a container with others.
         admission: Whether requests go to it, if it is a D pod.
         doubted_at: When something last happened that may have broken its KV transfer; an earlier canary may not hold.
         company: By request: how many others there were when the pod failed one of them.
@@ -106,6 +108,7 @@ class Pod:
     failures: int = 0
     paused_until: float = 0.0
     fault: PodFault | None = None
+    deaths: int = 0
     admission: Admission = Admission.HELD
     doubted_at: float = -math.inf
     company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)

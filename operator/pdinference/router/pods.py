@@ -116,9 +116,10 @@ class Pods:
             pod: The pod.
             fault: What the failure shows of the pod; None if it may concern one request.
         """
+        if fault is PodFault.REFUSES:  # its process may have ended
+            pod.admission = Admission.HELD
+            pod.deaths += pod.fault is not fault
         pod.fault = fault or pod.fault
-        if fault is PodFault.REFUSES:
-            pod.admission = Admission.HELD  # its process may have ended
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self.doubt(pod)

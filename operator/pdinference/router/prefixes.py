@@ -76,8 +76,8 @@ class PrefixIndex:
         self._most = most
         self._pods_of: OrderedDict[int, int] = OrderedDict()
         """By the hash of a piece: a bit for each pod that has it."""
-        self._bits: WeakKeyDictionary[Pod, tuple[int, int]] = WeakKeyDictionary()
-        """By pod: its restarts, and its bit. A pod that has started again has another bit, so its pieces are gone."""
+        self._bits: WeakKeyDictionary[Pod, tuple[tuple[int, int], int]] = WeakKeyDictionary()
+        """By pod: its starts, and its bit. A pod that has started again has another bit, so its pieces are gone."""
         self._next = count()
 
     def __len__(self) -> int:
@@ -108,12 +108,13 @@ class PrefixIndex:
             pods_of.popitem(last=False)
 
     def _bit(self, pod: Pod) -> int:
-        restarts, bit = self._bits.get(pod, (-1, 0))
-        if restarts != pod.observed.restarts:
+        starts, bit = self._bits.get(pod, ((-1, 0), 0))
+        now = pod.observed.restarts, pod.deaths
+        if starts != now:
             if (number := next(self._next)) >= _MOST_BITS:
                 self._pods_of.clear()
                 self._bits.clear()
                 self._next, number = count(1), 0
             bit = 1 << number
-            self._bits[pod] = pod.observed.restarts, bit
+            self._bits[pod] = now, bit
         return bit
