@@ -75,8 +75,8 @@ def test_it_knows_how_many_tokens_a_step_has_if_it_predicts_steps(resource: Make
     always, adaptive = (
         parsed(resource(parameter=own, router={"disaggregation": mode})) for mode in ("Always", "Adaptive")
     )
-    assert (always["parameter_step_tokens"], always["decode_step_tokens"]) == (384, 384), "unused"
-    assert (adaptive["parameter_step_tokens"], adaptive["decode_step_tokens"]) == (1024, 384)
+    assert (always["parameter_step_tokens"], always["decode_step_tokens"]) == (512, 512), "unused"
+    assert (adaptive["parameter_step_tokens"], adaptive["decode_step_tokens"]) == (1024, 512)
 
 
 @pytest.mark.parametrize("transfer", [{}, {"verification": "Warn"}, {"verification": "Off"}])

@@ -118,10 +118,10 @@ def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: i
 @pytest.mark.parametrize(
     ("spec", "tokens"),
     [
-        ({}, 384),
+        ({}, 512),
         ({"engine": {"maxNumSeqs": 600}}, 600),
         ({"parameter": {"maxNumBatchedTokens": 4096}}, None),
-        ({"parameter": {"accelerator": {"type": "CPU"}}}, 384),
+        ({"parameter": {"accelerator": {"type": "CPU"}}}, 512),
     ],
 )
 def test_p_that_answers_computes_short_steps(resource: Make, spec: dict[str, Any], tokens: int | None) -> None:
@@ -135,7 +135,7 @@ def test_where_each_request_goes_its_own_way_both_roles_compute_short_steps_and_
     r = resource(router={"disaggregation": "Adaptive"})
     for role in (Role.PARAMETER, Role.DECODE):
         assert effective_defaults(r.spec, role).items() >= {
-            "max-num-batched-tokens": 384, "enable-prompt-tokens-details": True
+            "max-num-batched-tokens": 512, "enable-prompt-tokens-details": True
         }.items()  # fmt: skip
         assert "--enable-prompt-tokens-details" in engine_command(r, role).arguments
     together = resource(router={"disaggregation": "Adaptive"}, mode="Aggregated")

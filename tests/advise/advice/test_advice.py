@@ -91,7 +91,7 @@ def test_adaptive_is_a_hint_where_d_limits() -> None:
     assert (own["adaptive"], own["hint"]) == (False, False)
     assert (adaptive["adaptive"], adaptive["hint"], adaptive["best"]) == (True, True, False)
     assert [each["tokensPerStep"] for row in (own, adaptive) for each in (row["parameter"], row["decode"])] == [
-        8192, 2048, 384, 384
+        8192, 2048, 512, 512
     ]  # fmt: skip
     assert adaptive["whole"]["p50"] < 0.9 * own["whole"]["p50"]
     assert "disaggregation" not in advice.document()["spec"].get("router", {})
@@ -117,7 +117,7 @@ def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None
     )
     assert (adaptive["adaptive"], always["adaptive"]) == (True, False)
     assert adaptive["whole"]["p50"] < 0.97 * always["whole"]["p50"]
-    assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [384, 384]
+    assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [512, 512]
     assert (adaptive["tpot"]["source"], always["tpot"]["source"]) == ("extrapolated", "interpolated")
 
 
@@ -203,10 +203,10 @@ def test_a_connector_without_nvlink_is_compared_over_the_network_only() -> None:
 def test_requests_that_the_model_does_not_take_are_left_out() -> None:
     asked = fitting(question(prompt="10000..20000"))
     assert 0 < len(asked.peak.arrivals) < len(question(prompt="10000..20000").peak.arrivals)
-    assert "longer than 16,384 tokens" in asked.load.notes[-1]
+    assert "longer than 16,512 tokens" in asked.load.notes[-1]
     assert asked.load.notes[-1].endswith("Raise spec.model.maxModelLength to include more of them.")
     assert asked.load.rate == asked.peak.rate
-    with pytest.raises(AdviceError, match="No request fits 16,384 tokens"):
+    with pytest.raises(AdviceError, match="No request fits 16,512 tokens"):
         fitting(question(prompt="20000"))
 
 

@@ -21,10 +21,10 @@ decode."""
 _BATCHED_TOKENS = {Role.PARAMETER: 8192, Role.DECODE: 2048}
 """Maximum tokens per step on GPUs. P prefills a prompt of 8,000 tokens in one step. D prefills only after a failed
 transfer; its other requests then wait for 56 ms at a time instead of 220 ms."""
-BATCHED_TOKENS_OF_BOTH: Final = 384
-"""Those of a role that has prompts beside answers, whose tokens wait for each step with a prompt. With 512, gaps
-at p99 are a quarter longer, and first tokens of short prompts come no sooner; with 256, prompts of 300 tokens need a
-second step (simulated, benchmarks/results/adaptive.md). vLLM records CUDA graphs for steps of up to 512 tokens."""
+BATCHED_TOKENS_OF_BOTH: Final = 512
+"""Those of a role that has prompts beside answers, whose tokens wait for each step with a prompt. vLLM records CUDA
+graphs for steps of up to 512 tokens. With 384, whole requests of long prompts take a tenth longer, and gaps at p99 are
+shorter on some loads only (two H200s, benchmarks/results/adaptive.md)."""
 _STARTUP_SECONDS = 3600
 """A 70B model takes many minutes to download and load."""
 _STARTUP_MARGIN_SECONDS = 900
