@@ -1,6 +1,6 @@
 """The command `pdinference status`.
 
-Tests: tests/cli/test_status.py
+Tests: tests/cli/test_status.py, tests/cli/test_status_startup.py
 """
 
 import json
@@ -16,6 +16,8 @@ from pdinference.cli.connection import Connect, connection_options
 from pdinference.cli.output import output_option, print_json
 from pdinference.cli.status.overview import Overview
 from pdinference.cli.status.reading import read_all, read_one
+from pdinference.cli.status.startup_reading import read_starts
+from pdinference.cli.status.startup_text import startup_json, startup_text
 from pdinference.cli.status.text import table, tree
 from pdinference.cli.terminal import terminal
 from pdinference.cli.watching import keep_live, looks
@@ -50,15 +52,21 @@ Read = Callable[[ApiServer, str], Awaitable[Shown]]
 @name_argument
 @output_option()
 @click.option("-w", "--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
+@click.option("--startup", is_flag=True, help="Show how long the pods of NAME took to start, phase by phase.")
 @connection_options
-def status_command(*, name: str | None, output: str, watch: bool, connect: Connect) -> None:
+def status_command(*, name: str | None, output: str, watch: bool, startup: bool, connect: Connect) -> None:
     """Show a PDInference with its pods, loads, transfer and objectives, and what is not as it should be.
 
     Without NAME, one line for each PDInference of the namespace. Messages say what to do. Nothing is written.
 
     With --watch a terminal shows the present state. Otherwise, each changed state is printed: with -o json as one line.
     """
+    if startup and (name is None or watch):
+        raise click.UsageError("--startup needs NAME, and does not go with --watch.")
     chosen = connect(name or "")
+    if startup and name is not None:
+        chosen.do(_starts(name, output))
+        return
     try:
         chosen.do(_watching(name, output) if watch else _once(name, output))
     except KeyboardInterrupt:
@@ -84,6 +92,18 @@ def _once(name: str | None, output: str) -> Callable[[ApiServer, str], Awaitable
             print_json(shown.as_json())
         else:
             _print(shown)
+
+    return work
+
+
+def _starts(name: str, output: str) -> Callable[[ApiServer, str], Awaitable[None]]:
+    async def work(api: ApiServer, namespace: str) -> None:
+        read = await read_starts(api, namespace, name)
+        if output == "json":
+            print_json(startup_json(read))
+        else:
+            console = terminal()
+            console.print(startup_text(read, console))
 
     return work
 

@@ -1,0 +1,219 @@
+"""How long pods took to start, phase by phase: pure.
+
+Tests: tests/cli/test_status_startup.py
+"""
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from pdinference.api.engines import PodEngine
+from pdinference.api.names import MODEL_CONTAINER, Role
+from pdinference.engine.start_log import COMPILE_CACHE_LINE, PHASES, phase_seconds
+
+Json = Mapping[str, Any]
+Log = Sequence[bytes]
+"""Lines of a container, each after the time at which it was written."""
+
+_BEFORE_VLLM: Final = ("scheduling", "image, volumes", "model", "container")
+_AFTER_VLLM: Final = "readiness"
+ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM)
+"""All phases, in their order."""
+_LONG_SECONDS: Final = 60.0
+_COMPILED_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The last start of one engine.
+
+    Attributes:
+        pod: Its pod.
+        engine: Its name in a pod with several; else empty.
+        role: Its role.
+        began: When its pod was created, or its container was started again.
+        seconds: Of each phase that has ended, by name.
+        total: Seconds until it was ready; None if it is not.
+        again: Whether its container was started again. There is no phase before that.
+        from_cache: Whether it found compiled code (`spec.engine.compileCache`).
+    """
+
+    pod: str
+    engine: str
+    role: Role
+    began: datetime
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    total: float | None = None
+    again: bool = False
+    from_cache: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        rounded = {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
+        return {
+            "pod": self.pod,
+            **({"engine": self.engine} if self.engine else {}),
+            "role": str(self.role),
+            "containerStartedAgain": self.again,
+            "compiledCodeFound": self.from_cache,
+            "seconds": rounded,
+            "totalSeconds": None if self.total is None else round(self.total, 3),
+        }
+
+
+def start_of(pod: Json, engine: PodEngine, log: Log) -> Start | None:
+    """The last start of an engine; None before its pod is scheduled.
+
+    Args:
+        pod: Its pod.
+        engine: The engine.
+        log: The beginning of its container's log.
+    """
+    created, status = _time(pod["metadata"].get("creationTimestamp")), pod.get("status") or {}
+    if created is None:
+        return None
+    container = _state(status.get("containerStatuses"), engine.container)
+    launched = _time((container.get("state") or {}).get("running", {}).get("startedAt"))
+    again = engine.restarts > 0 and launched is not None
+    seconds = {} if again else dict(_before_vllm(created, launched, status))
+    began = launched if again and launched else created
+    lines = list(_lines(log, engine.port_name if engine.shares_pod else ""))
+    if launched is not None:
+        seconds |= phase_seconds(lines, launched)
+    ready = _condition(status, "Ready") if engine.ready else None
+    total = None
+    if ready is not None:
+        total = max(0.0, (ready - began).total_seconds())
+        if launched is not None:
+            in_vllm = sum(each for phase, each in seconds.items() if phase in PHASES)
+            seconds[_AFTER_VLLM] = max(0.0, (ready - launched).total_seconds() - in_vllm)
+    return Start(
+        pod=pod["metadata"]["name"],
+        engine=engine.port_name if engine.shares_pod else "",
+        role=engine.role,
+        began=began,
+        seconds=seconds,
+        total=total,
+        again=again,
+        from_cache=any(COMPILE_CACHE_LINE in text for _, text in lines),
+    )
+
+
+def _before_vllm(created: datetime, launched: datetime | None, status: Json) -> Iterator[tuple[str, float]]:
+    """Phases of the pod. Kubernetes notes whole seconds."""
+    before = created
+    scheduled = _condition(status, "PodScheduled")
+    init = [_ended_run(each) for each in status.get("initContainerStatuses") or ()]
+    model = _ended_run(_state(status.get("initContainerStatuses"), MODEL_CONTAINER))
+    first = min((begin for begin, _ in filter(None, init)), default=launched)
+    ends = [
+        ("scheduling", scheduled),
+        ("image, volumes", first),
+        ("model", model[1] if model else None),
+        ("container", launched if init else None),
+    ]
+    for phase, end in ends:
+        if end is not None:
+            yield phase, max(0.0, (end - before).total_seconds())
+            before = end
+
+
+def _ended_run(status: Json) -> tuple[datetime, datetime] | None:
+    ended = (status.get("state") or {}).get("terminated") or {}
+    begin, end = _time(ended.get("startedAt")), _time(ended.get("finishedAt"))
+    return (begin, end) if begin and end else None
+
+
+def _lines(log: Log, engine: str) -> Iterator[tuple[datetime, str]]:
+    """Lines with their time; of a launcher's log, those of one engine."""
+    prefix = f"{engine}: " if engine else ""
+    several = any(f" {prefix}".encode() in line for line in log) if prefix else False
+    for line in log:
+        stamp, _, text = line.decode(errors="replace").partition(" ")
+        if (at := _time(stamp)) is not None and (not several or text.startswith(prefix)):
+            yield at, text
+
+
+def _condition(status: Json, name: str) -> datetime | None:
+    """When a condition became true."""
+    for one in status.get("conditions") or ():
+        if one.get("type") == name and one.get("status") == "True":
+            return _time(one.get("lastTransitionTime"))
+    return None
+
+
+def _state(statuses: Iterable[Json] | None, name: str) -> Json:
+    return next((one for one in statuses or () if one.get("name") == name), {})
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStarts:
+    """The starts of one role.
+
+    Attributes:
+        last: The one that began last.
+        typical: Medians of the phases, over all.
+        total: Median of the seconds until they were ready; None if none is.
+        count: How many.
+    """
+
+    last: Start
+    typical: Mapping[str, float]
+    total: float | None
+    count: int
+
+
+def by_role(starts: Iterable[Start]) -> dict[Role, RoleStarts]:
+    """The starts of P and of D. A container that was started again is typical of no pod."""
+    found = {}
+    every = list(starts)
+    for role in dict.fromkeys(start.role for start in every):
+        own = [start for start in every if start.role is role]
+        whole = [start for start in own if not start.again] or own
+        totals = [start.total for start in whole if start.total is not None]
+        medians = {
+            phase: statistics.median(start.seconds[phase] for start in whole if phase in start.seconds)
+            for phase in ORDER
+            if any(phase in start.seconds for start in whole)
+        }
+        last = max(own, key=lambda start: start.began)
+        found[role] = RoleStarts(last, medians, statistics.median(totals) if totals else None, len(own))
+    return found
+
+
+def advice(found: Mapping[Role, RoleStarts], spec: Json) -> list[str]:
+    """What would shorten the starts, as sentences."""
+    typical = {phase: max((one.typical.get(phase, 0.0) for one in found.values()), default=0.0) for phase in ORDER}
+    compiled = typical["compilation"] + typical["warm-up"]
+    rules = [
+        (
+            typical["scheduling"] > _LONG_SECONDS,
+            f"Pods wait {typical['scheduling']:.0f} s for a node. `kubectl describe pod` says for what.",
+        ),
+        (
+            typical["image, volumes"] > _LONG_SECONDS,
+            f"Images and volumes take {typical['image, volumes']:.0f} s. Pull the image to the nodes beforehand.",
+        ),
+        (
+            typical["model"] > _LONG_SECONDS and not (spec.get("model") or {}).get("cache"),
+            f"The model takes {typical['model']:.0f} s. spec.model.cache downloads it once.",
+        ),
+        (
+            compiled > _COMPILED_SECONDS and not (spec.get("engine") or {}).get("compileCache"),
+            f"Compilation and warm-up take {compiled:.0f} s. spec.engine.compileCache keeps their results.",
+        ),
+        (
+            typical["weights"] > _LONG_SECONDS,
+            f"Weights take {typical['weights']:.0f} s. A volume that is on the node is faster than one of the network.",
+        ),
+    ]
+    return [sentence for holds, sentence in rules if holds]
