@@ -78,18 +78,28 @@ def together(p: Document | None = None, d: Document | None = None, **limits: Any
     return {**roles, "autoscaling": limits}
 
 
-def allowing(*folders: str, writable: Iterable[str] = (), **policy: Any) -> Policy:
-    """A policy with folders of nodes that may be read, and others that may be written to."""
+def allowing(
+    *folders: str, writable: Iterable[str] = (), code: Mapping[str, str] | None = None, **policy: Any
+) -> Policy:
+    """A policy with folders of nodes that may be read, others that may be written to, and some for one namespace."""
     read_only = [{"path": folder} for folder in folders]
-    return Policy.model_validate(
-        {"allowedHostPaths": [*read_only, *({"path": path, "readOnly": False} for path in writable)], **policy}
+    written = [{"path": path, "readOnly": False} for path in writable]
+    own = [{"path": path, "readOnly": False, "namespaces": [of]} for path, of in (code or {}).items()]
+    return Policy.model_validate({"allowedHostPaths": [*read_only, *written, *own], **policy})
+
+
+def for_every_field(namespace: str) -> Policy:
+    """What tests/manifests/every_field.yaml needs in a namespace."""
+    return allowing(
+        "/data/llama",
+        writable=("/models", "/kv"),
+        code={"/compiled": namespace},
+        routerImages=["registry.example/*"],
+        capabilities=["IPC_LOCK"],
     )
 
 
-FOR_EVERY_FIELD = allowing(
-    "/data/llama", writable=("/models", "/kv"), routerImages=["registry.example/*"], capabilities=["IPC_LOCK"]
-)
-"""What tests/manifests/every_field.yaml needs."""
+FOR_EVERY_FIELD = for_every_field("models")
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ a line for each start, and its log with seconds since the process began. Cases r
 - `eager`, `O1`, `bytes`, `few`: as `warm`, with --enforce-eager, -O1, a given KV cache size, graphs of five sizes
 - `fork`: as `warm`, and the engine's process is forked from the server's, in place of one that imports all again
 - `fork-few`: both
+- `pod`: as `fork`, in a new pod (no caches of its own) whose engine keeps what it compiles in a folder of the node
+  (`spec.engine.compileCache`); the first one fills it
 - `vllm`, `triton`, `inductor`: as `warm`, and only this one of the three caches is there
 """
 
@@ -24,11 +26,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib import resources
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
 from benchmarks.on_gpu import dead_peer, servers
+from pdinference.engine.start_log import PHASES
 
 _FOLDER: Final = Path("/srv/starts")
 _PORT: Final = 8100
@@ -44,22 +48,25 @@ _OPTIONS: Final = {
     "few": [_FEW],
     "fork-few": [_FEW],
 }
-_VARIABLES: Final = {name: {"VLLM_WORKER_MULTIPROC_METHOD": "fork"} for name in ("fork", "fork-few")}
+_VARIABLES: Final = {name: {"VLLM_WORKER_MULTIPROC_METHOD": "fork"} for name in ("fork", "fork-few", "pod")}
+_POD: Final = "pod"
 _FROM_DISK: Final = ("cold", "disk", "runai", "fast")
 _SAID: Final = {
-    "imported": "version ",
-    "engine": "Initializing a V1 LLM engine",
-    "loading": "Starting to load model|Loading model from scratch",
+    "imported": PHASES["imports"],
+    "engine": PHASES["engine process"],
+    "loading": PHASES["device"],
     "weights": "Loading weights took",
-    "loaded": "Model loading took",
-    "compiled": "torch.compile took|torch.compile and initial profiling run took",
-    "profiled": "Available KV cache memory",
-    "captured": "Graph capturing finished",
-    "initialised": "init engine",
-    "served": "Application startup complete",
+    "loaded": PHASES["weights"],
+    "compiled": PHASES["compilation"],
+    "profiled": PHASES["profiling"],
+    "captured": PHASES["graphs"],
+    "initialised": PHASES["warm-up"],
+    "served": PHASES["server"],
 }
-"""Lines of vLLM's log (0.26) that end a phase."""
+"""Lines of vLLM's log that end a phase."""
 _START_SECONDS: Final = 300.0
+_KEEPING_SECONDS: Final = 8.0
+"""For a start that may have nothing new to keep."""
 
 
 def write_weights() -> None:
@@ -68,6 +75,8 @@ def write_weights() -> None:
     from safetensors.torch import save_file  # noqa: PLC0415
 
     folder = _FOLDER / "model"
+    if (folder / "model.safetensors.index.json").exists():
+        return
     servers.write_model(folder, **dead_peer.SHAPE)
     shape = servers.shape(**dead_peer.SHAPE)
     hidden, inner, words = shape["hidden_size"], shape["intermediate_size"], shape["vocab_size"]
@@ -116,6 +125,11 @@ def start(case: str, out: Path, number: int) -> dict[str, Any]:
         shutil.rmtree(_FOLDER / "one", ignore_errors=True)
         shutil.copytree(cache / case, _FOLDER / "one" / case)
         cache = _FOLDER / "one"
+    if case == _POD:
+        cache = _FOLDER / _POD  # the same path as in any pod: vLLM's keys depend on it
+        shutil.rmtree(cache, ignore_errors=True)
+        cache.mkdir()
+        (_FOLDER / "kept").mkdir(exist_ok=True)
     if case in _FROM_DISK:
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
@@ -132,6 +146,9 @@ def start(case: str, out: Path, number: int) -> dict[str, Any]:
         for name in ("first_answer", "second_answer"):
             _ask()
             log.found[name] = round(time.monotonic() - began, 3)
+        until = time.monotonic() + _KEEPING_SECONDS
+        while case == _POD and not log.says("Compile cache: kept") and time.monotonic() < until:
+            time.sleep(0.1)
         return {"case": case, "cache_bytes": _sizes(cache)} | log.found
     finally:
         with suppress(ProcessLookupError):
@@ -143,12 +160,16 @@ def start(case: str, out: Path, number: int) -> dict[str, Any]:
 
 def _process(case: str, cache: Path) -> subprocess.Popen[bytes]:
     variables = {variable: str(cache / name) for name, variable in _CACHES.items()}
+    variables = {"TRITON_CACHE_DIR": str(cache / "triton")} if case == _POD else variables
     variables |= {"HOME": str(cache), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "CUDA_VISIBLE_DEVICES": "0"}
     variables |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NIXL_SIDE_CHANNEL_PORT": "5600"}
     variables |= _VARIABLES.get(case, {})
     line = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(_FOLDER / "model"), "--block-size=128"]
     line += [f"--host={servers.HOST}", f"--port={_PORT}", f"--served-model-name={servers.MODEL}", _CONSUMER]
     line += ["--max-model-len=16384", "--max-num-batched-tokens=2048", *_OPTIONS.get(case, [])]
+    if case == _POD:
+        program = resources.files("pdinference.engine.scripts") / "compile_cache.py"
+        line = [sys.executable, str(program), str(_FOLDER / "kept"), "0123456789abcdef", str(_PORT), *line]
     pipe, both = subprocess.PIPE, subprocess.STDOUT
     return subprocess.Popen(line, env=os.environ | variables, stdout=pipe, stderr=both, start_new_session=True)
 
@@ -162,6 +183,10 @@ class _Log(Thread):
         self.found: dict[str, Any] = {}
         self.lines: list[str] = []
         self.start()
+
+    def says(self, text: str) -> bool:
+        """Whether a line has a text."""
+        return any(text in line for line in self.lines)
 
     def run(self) -> None:
         for raw in self._process.stdout or ():

@@ -43,7 +43,20 @@ def stored(**more: Any) -> Spec:
     return {"transfer": {"connector": "SharedStorage", "sharedStorage": {"claimName": "kv"}}, **more}
 
 
+def compiled_on(claim: str, model: Spec) -> Spec:
+    return {"engine": {"compileCache": {"persistentVolumeClaim": {"claimName": claim}}}, "model": model}
+
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "m"}}
+HUB = {"huggingFace": {"repository": "a/b"}}
+
 WRONG: list[tuple[Spec, str]] = [
+    ({"engine": {"compileCache": {}}}, "spec.engine.compileCache"),
+    ({"engine": {"compileCache": {**CLAIM, "hostPath": {"path": "/a"}}}}, "spec.engine.compileCache"),
+    *(
+        (compiled_on("m", model), "spec.engine.compileCache.persistentVolumeClaim.claimName")
+        for model in ({"source": CLAIM}, {"source": HUB, "cache": CLAIM})
+    ),
     ({"autoscaling": {"ratio": {"min": {}}}}, "spec.autoscaling.ratio"),
     (together(ratio={}), "spec.autoscaling.ratio"),
     (together(ratio={"min": {"parameter": 0}}), "spec.autoscaling.ratio.min.parameter"),

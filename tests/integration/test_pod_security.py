@@ -15,7 +15,7 @@ from pdinference.engine.batch import ServiceAccess
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from pdinference.manifests.pods.pod_security import restricted_problems
-from tests.conftest import BATCH_EXAMPLE, EXAMPLES, FOR_EVERY_FIELD, example_documents
+from tests.conftest import BATCH_EXAMPLE, EXAMPLES, example_documents, for_every_field
 from tests.hostile.pod_templates import LEGITIMATE
 from tests.integration.world import World
 from tests.manifests.confined_pods import ALSO_GOOD, BAD, GOOD
@@ -81,12 +81,12 @@ async def test_the_pod_of_a_batch_is_admitted(restricted: World) -> None:
 async def test_pods_of_every_field_with_side_cars_are_as_our_checker_says(restricted: World) -> None:
     """What the installation allows beyond the standard, folders of the node and IPC_LOCK, both refuse."""
     more = {"containers": [{"name": "s", "image": "s:1"}], "initContainers": [{"name": "i", "image": "i:1"}]}
-    seen = set()
+    seen, settings = set(), RenderSettings(policy=for_every_field(restricted.namespace))
     for name, spec in yaml.safe_load(EVERY_FIELD.read_text(encoding="utf-8")).items():
         for role in ("parameter", "decode", "router"):
             spec.setdefault(role, {})["podTemplate"] = {"spec": more}
         document = {**restricted.resource("llama"), "spec": spec}
-        for template in templates(iter([document]), RenderSettings(policy=FOR_EVERY_FIELD)):
+        for template in templates(iter([document]), settings):
             found = [problem.message for problem in restricted_problems(template)]
             assert bool(found) == bool(await verdict(restricted, template)), (name, found)
             assert all("type of volume" in message or "IPC_LOCK" in message for message in found), found

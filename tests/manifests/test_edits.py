@@ -22,6 +22,7 @@ Leaf = tuple[Step, ...]
 POLICY = allowing(
     "/data",
     writable=["/kv", "/kvx", "/models", "/modelsx"],
+    code={"/compiled": "models", "/compiledx": "models"},
     routerImages=["registry.example/*"],
     capabilities=["IPC_LOCK"],
     runtimeClasses=["*"],

@@ -56,7 +56,11 @@ HOSTILE = [trick for trick in TRICKS if not re.fullmatch(r"[A-Za-z0-9._/:~-]*", 
 SETTINGS = RenderSettings(
     router_image="registry.example/router:1",
     policy=allowing(
-        "/data", writable=["/kv", f"/kv{MARK}", "/models", f"/models{MARK}"], routerImages=["*"], runtimeClasses=["*"]
+        "/data",
+        writable=["/kv", f"/kv{MARK}", "/models", f"/models{MARK}"],
+        code={"/compiled": "models", f"/compiled{MARK}": "models"},
+        routerImages=["*"],
+        runtimeClasses=["*"],
     ),
 )
 

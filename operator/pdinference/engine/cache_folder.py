@@ -31,7 +31,7 @@ def cache_folder(resource: PDInference, roles: Mapping[str, Any], *, ignored: Co
         "namespace": resource.metadata.namespace,
         "name": resource.metadata.name,
         "model": spec.model.model_dump(mode="json", exclude_defaults=True, exclude=excluded),
-        "engine": spec.engine.model_dump(mode="json", exclude_defaults=True),
+        "engine": spec.engine.model_dump(mode="json", exclude_defaults=True, exclude={"compile_cache"}),
         **roles,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]

@@ -10,6 +10,8 @@ from pdinference.api.installation_policy import AllowedHostPath, Policy
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem
 
+_OF_CODE = "spec.engine.compileCache.hostPath.path"
+
 
 def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Problem]:
     """Host paths that the installation policy does not allow."""
@@ -28,19 +30,34 @@ def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Proble
                 f"Pods need to write to {path}, but the installation policy allows it read-only. Ask the administrator "
                 "to add exactly this folder to the chart value allowedHostPaths with readOnly: false.",
             )
+        elif field == _OF_CODE and path in {other for _, other, _ in _of_models(resource)}:
+            yield Problem(field, "This folder holds models, which engines must not change. Use another folder.")
+        elif field == _OF_CODE and all(entry.namespaces != [namespace] for entry in entries):
+            yield Problem(
+                field,
+                f"Engines run the code in {path}, so other namespaces must not write to it. Ask the administrator to "
+                f"allow this folder with namespaces: [{namespace}] in the chart value allowedHostPaths.",
+            )
 
 
 def _named(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
     """Field and path of each host path, and whether pods write to it."""
+    yield from _of_models(resource)
+    compiled = resource.spec.engine.compile_cache
+    if compiled is not None and compiled.host_path is not None:
+        yield _OF_CODE, compiled.host_path.path, True
+    for role in names.ENGINE_ROLES:
+        tiers = resource.spec.of(role).kv_tiers
+        if tiers and tiers.disk and tiers.disk.host_path:
+            yield f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, True
+
+
+def _of_models(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
     model = resource.spec.model
     if (source := model.source.host_path) is not None:
         yield "spec.model.source.hostPath.path", source.path, False
     if model.cache is not None and (folder := model.cache.host_path) is not None:
         yield "spec.model.cache.hostPath.path", folder.path, True
-    for role in names.ENGINE_ROLES:
-        tiers = resource.spec.of(role).kv_tiers
-        if tiers and tiers.disk and tiers.disk.host_path:
-            yield f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, True
 
 
 def _shown(policy: Policy, namespace: str) -> str:

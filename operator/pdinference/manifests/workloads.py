@@ -18,6 +18,7 @@ from pdinference.engine.router import API_KEYS_MOUNT, TLS_MOUNT, router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
+from pdinference.manifests.pods.compile_cache import compile_cache_mounts, compile_cache_volumes
 from pdinference.manifests.pods.devices import added_capabilities
 from pdinference.manifests.pods.engine_containers import EngineContainer, engine_containers, has_container_per_engine
 from pdinference.manifests.pods.hardening import hardened
@@ -66,7 +67,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.rdma
     containers = engine_containers(resource, role, node_rank)
     several = spec.parallelism.nodes > 1
-    volumes = kv_volumes(resource, spec)
+    volumes = [*kv_volumes(resource, spec), *compile_cache_volumes(resource.spec)]
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
     disk_tier = disk_tier_command(disk) if disk else None
     scripts = scripts_of([*(each.command for each in containers), *([disk_tier] if disk_tier else [])])
@@ -90,7 +91,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         disk_tier_mount=DISK_TIER_MOUNT,
         scripts_mount=scripts_mount(),
         volumes=[*model_volumes(resource.spec.model), *volumes, *scripts_volumes(scripts)],
-        mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
+        mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec), *compile_cache_mounts(resource.spec)],
         init_containers=init_containers(resource, role, settings.model_image),
     )
     for overlay in _overlays(resource.spec, role, spec):

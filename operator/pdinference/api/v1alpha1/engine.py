@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, Quantity, Rule
+from pdinference.api.v1alpha1.compile_cache import CompileCache
 from pdinference.api.v1alpha1.connectors import CONNECTOR_ENVIRONMENT
 
 OWNED_ARGUMENTS: dict[str, str] = {
@@ -206,6 +207,8 @@ class Engine(EngineOptions):
     """vLLM release in the image, for example 0.33.0. It decides which `args` are valid. Default: that of the tag."""
     kv_cache: KVCache = Field(default_factory=KVCache)
     """Format of the KV cache."""
+    compile_cache: CompileCache | None = None
+    """Keeps what vLLM compiles, so that later starts of a pod take less time. Default: each pod compiles anew."""
     startup_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
     """Maximum time, in seconds, for a pod to load the model; then it is restarted. Default: 3600, or more if reading
     model.architecture.weightsBytes at 50 MB/s takes longer."""

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, NamespaceName, QualifiedName, Rule
+from pdinference.api.v1alpha1.compile_cache import COMPILE_CACHE_RULES
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.host_local_rules import HOST_LOCAL_RULES
@@ -146,6 +147,7 @@ class Spec(ApiModel):
             "products, and all nodes of an instance need equal values.",
         ),
         *of_the_pair([_D_HAS_THE_RANKS_OF_P]),
+        *COMPILE_CACHE_RULES,
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *of_the_pair(CONNECTOR_RULES),
         *HOST_LOCAL_RULES,
