@@ -6,8 +6,8 @@ Tests: tests/router/test_failures.py, tests/router/test_whole_requests.py
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
@@ -50,6 +50,7 @@ from pdinference.router.record import Record
 from pdinference.router.retries import Failures, NoPrefill
 from pdinference.router.speeds import Speeds
 from pdinference.router.usage import usage_in
+from pdinference.router.waits import Waits
 from pdinference.router.ways import NO_OBJECTIVES, Way, WayObjectives, allowed_ways
 
 _LOG = logging.getLogger(__name__)
@@ -61,11 +62,13 @@ class UnavailableError(Exception):
 
     Attributes:
         status: HTTP status for the client.
+        retry_after: Seconds until a pod should be there; None if that is not known.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
 
 
 class PoisonError(UnavailableError):
@@ -206,19 +209,20 @@ class Dispatcher:
     """Sends calls to pods.
 
     Attributes:
-        queued: Number of requests that wait for a pod.
+        waits: The requests that wait for a pod.
     """
 
     pods: Pods
     session: aiohttp.ClientSession
     rules: Rules
-    queued: int = field(default=0, init=False)
+    waits: Waits = field(init=False)
     _adaptive: Adaptive | None = field(init=False)
     links: Links = field(default_factory=Links, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _deaths: Deaths = field(init=False)
 
     def __post_init__(self) -> None:
+        self.waits = Waits(self.rules.max_wait)
         self._deaths = Deaths(self.session)
         if self.rules.disaggregation == "Always":
             self._adaptive = None
@@ -586,7 +590,10 @@ class Dispatcher:
 
     async def _wait(self, holds: Callable[[], object], role: Role, route: _Route) -> None:
         """Wait until something holds that pods of a role are missing for."""
-        with self._queue(), route.record.stage("queue"):
+        if self.waits.present >= self.rules.max_queued:
+            message = f"No pod is ready, and the queue is full ({self.waits.present} requests)."
+            raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, message, self.waits.left_seconds)
+        with self.waits.one(for_start=self.pods.complete_since is None), route.record.stage("queue"):
             ready = asyncio.ensure_future(self.pods.wait(holds, route.until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:
@@ -599,19 +606,8 @@ class Dispatcher:
                     HTTPStatus.SERVICE_UNAVAILABLE, "The router is shutting down. Retry the request."
                 )
             if not ready.result():
-                raise UnavailableError(HTTPStatus.GATEWAY_TIMEOUT, f"No {role} pod was ready in time.")
-
-    @contextmanager
-    def _queue(self) -> Iterator[None]:
-        if self.queued >= self.rules.max_queued:
-            raise UnavailableError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"No pod is ready, and the queue is full ({self.queued} requests)."
-            )
-        self.queued += 1
-        try:
-            yield
-        finally:
-            self.queued -= 1
+                message = f"No {role} pod was ready in time."
+                raise UnavailableError(HTTPStatus.GATEWAY_TIMEOUT, message, self.waits.left_seconds)
 
     async def _failed(self, pod: Pod, failure: PodFailure, call: Call, record: Record) -> None:
         """Note that a pod failed a request.

@@ -146,7 +146,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
     async with client_session(settings.connect) as session, AsyncExitStack() as stack:
         dispatcher = Dispatcher(pods, session, settings.rules)
         activity = Activity(pods, settings.rules.max_wait)
-        metrics.queued.set_function(lambda: dispatcher.queued)
+        metrics.queued.set_function(lambda: dispatcher.waits.present)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         telemetry = Telemetry(metrics, Tracer(settings.spans))
         front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)

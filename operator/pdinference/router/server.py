@@ -206,7 +206,7 @@ class Front:
         except NotJsonError as error:
             return _error(HTTPStatus.BAD_REQUEST, f"The body is not JSON, or too large: {error}", record), "malformed"
         except UnavailableError as error:
-            return _error(error.status, str(error), record), "unavailable"
+            return _error(error.status, str(error), record, error.retry_after), "unavailable"
         except RefusedError as error:
             refused = error.answer
             headers = _from_pod(refused.headers, record)
@@ -356,9 +356,11 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
 
 
-def _error(status: int, message: str, record: Record) -> web.Response:
+def _error(status: int, message: str, record: Record, retry_after: int | None = None) -> web.Response:
     headers = {REQUEST_ID: record.request_id}
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    elif status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
