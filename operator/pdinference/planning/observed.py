@@ -210,7 +210,8 @@ class PodSummary:
 
     Attributes:
         role: Its role in a PDInference; None for the runner of a PDBatch.
-        created: Its creation time, as sortable text; only for a runner.
+        created: Its creation time, as sortable text; only for a runner, and for P and D.
+        ready_since: When it became ready, as sortable text; only for P and D, empty while it is not.
         uid: Its uid; only for P and D.
         started: When its last container started, as sortable text; only for P and D.
         gpus: GPUs of its vLLM container.
@@ -233,6 +234,7 @@ class PodSummary:
     gpus: int = 0
     problem: PodProblem | None = None
     created: str = ""
+    ready_since: str = ""
     report: str = ""
     has_model: bool = False
     restarted: bool = False

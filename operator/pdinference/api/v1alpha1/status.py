@@ -33,6 +33,17 @@ class Condition(ApiModel):
     """metadata.generation that the condition refers to."""
 
 
+class StartStatus(ApiModel):
+    """How long pods took from their creation until they were ready."""
+
+    pod_creation_time: Moment
+    """Creation of the pod that was counted last."""
+    last_seconds: Count
+    """Of that pod."""
+    typical_seconds: Count
+    """Mean, in which later pods count more."""
+
+
 class RoleStatus(ApiModel):
     """Replica counts of one role."""
 
@@ -48,6 +59,8 @@ class RoleStatus(ApiModel):
     """Label selector of the pods, for the scale subresource."""
     scaling: str = ""
     """With autoscaling: load per pod/target, and the range of the replica count."""
+    start: StartStatus | None = None
+    """How long its pods took to start. Containers that were started again do not count."""
 
 
 class RolesStatus(ApiModel):

@@ -78,6 +78,7 @@ class RoleView:
         recommended: Pods that its scale target recommends; None without autoscaling.
         limited: Why the allocated count differs from that; empty if it does not.
         load: Load per pod and target, as the HPA reads them; empty without autoscaling.
+        start_seconds: How long its pods usually take to start; None if that is not known.
         live: Ready pods of the target revision now, if the status is behind them; None if it is not.
     """
 
@@ -91,6 +92,7 @@ class RoleView:
     load: str = ""
     pods: tuple[PodLine, ...] = ()
     live: int | None = None
+    start_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,7 @@ def _role(role: Role, spec: Json, status: Status, scaler: Json | None, pods: tup
         limited="" if scaler is None else _limit(scaler),
         load=count.scaling,
         pods=pods,
+        start_seconds=count.start.typical_seconds if count.start else None,
     )
 
 

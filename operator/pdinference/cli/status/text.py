@@ -111,6 +111,8 @@ def _facts(role: RoleView) -> Iterator[str]:
         yield f"{role.recommended} recommended"
     if role.limited:
         yield role.limited
+    if role.start_seconds is not None:
+        yield f"starts in {role.start_seconds} s"
 
 
 def _pod(pod: PodLine) -> Text:

@@ -4,7 +4,7 @@ Tests: tests/cluster/test_pods.py
 """
 
 import signal
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
@@ -59,7 +59,7 @@ def pod_record(body: Json) -> PodRecord | None:
             restarted=any(container.get("restartCount", 0) for container in _containers(status)),
             has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
-            **(_engine_facts(metadata, containers) if role in names.ENGINE_ROLES else {}),
+            **(_engine_facts(metadata, status) if role in names.ENGINE_ROLES else {}),
         ),
         address=status.get("podIP", ""),
         scales_to_zero=names.ANNOTATION_SCALES_TO_ZERO in (metadata.get("annotations") or {}),
@@ -101,10 +101,16 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
     }
 
 
-def _engine_facts(metadata: Json, containers: Iterable[Json]) -> dict[str, str]:
+def _engine_facts(metadata: Json, status: Json) -> dict[str, str]:
     """Identity and start of a pod of P or D."""
+    containers, ready = status.get("containerStatuses") or (), _condition(status, "Ready")
     running = ((container.get("state") or {}).get("running") or {} for container in containers)
-    return {"uid": metadata["uid"], "started": max((one.get("startedAt") or "" for one in running), default="")}
+    return {
+        "uid": metadata["uid"],
+        "created": metadata.get("creationTimestamp", ""),
+        "started": max((one.get("startedAt") or "" for one in running), default=""),
+        "ready_since": (ready.get("lastTransitionTime") or "") if ready.get("status") == "True" else "",
+    }
 
 
 def _problem(status: Json, others: Collection[str] = ()) -> PodProblem | None:

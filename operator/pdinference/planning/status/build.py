@@ -35,6 +35,7 @@ from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.route import route_accepted
+from pdinference.planning.status.starts import typical_start, with_starts
 
 
 def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:
@@ -50,10 +51,11 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         model_failure=model_failure(inputs, previous),
         late=late(since, inputs.desired.progress_deadline, now),
     )
+    counts = with_starts(RolesStatus(**{role.value: status for role, status in roles.items()}), inputs.pods, previous)
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     objectives_met, attained = objectives(inputs, previous, now)
     results = {
-        READY: ready(inputs, first, progress),
+        READY: ready(inputs, first, progress, typical_start(counts)),
         **{ROLE_CONDITIONS[role]: role_ready(inputs, role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),
@@ -72,7 +74,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         url=inputs.url,
         revision=inputs.desired.revision,
         serving_revision=inputs.rollout.serving,
-        roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        roles=counts,
         plan=_plan(inputs, previous),
         model=_model(inputs, previous),
         transfer=transfer_numbers,

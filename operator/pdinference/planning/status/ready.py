@@ -11,17 +11,20 @@ from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.status.inputs import StatusInputs
 
 
-def ready(inputs: StatusInputs, problem: Diagnosis | None, progress: ConditionResult) -> ConditionResult:
+def ready(
+    inputs: StatusInputs, problem: Diagnosis | None, progress: ConditionResult, start_seconds: int | None
+) -> ConditionResult:
     """Whether requests are answered; the problem to solve first if not.
 
     Args:
         inputs: The observed state.
         problem: The problem to solve first; None without one.
         progress: The condition Progressing, which the message must not contradict.
+        start_seconds: How long P and D usually take to start; None if that is not known.
     """
     router = inputs.workloads.get(Role.ROUTER)
     if inputs.asleep and not inputs.stopped and router is not None and router.ready > 0:
-        return _asleep(inputs)
+        return _asleep(inputs, start_seconds)
     if inputs.answers:
         return _answered(inputs, progress)
     return ConditionResult("False", *(problem or Diagnosis("Starting", "No router pod is ready yet.")))
@@ -46,9 +49,10 @@ def _unfinished(inputs: StatusInputs, progress: ConditionResult) -> str:
     return f" Not everything is as in the spec ({progress.reason}); the condition Progressing says why."
 
 
-def _asleep(inputs: StatusInputs) -> ConditionResult:
+def _asleep(inputs: StatusInputs, start_seconds: int | None) -> ConditionResult:
     if inputs.observations.activity is not None:
         message = "P and D have no pods because no requests arrived. The next request starts them and waits for them."
+        message += f" Starts took {start_seconds} s lately." if start_seconds is not None else ""
         return ConditionResult("True", ASLEEP, message)
     message = (
         "P and D have no pods, and some router pods do not report whether requests wait there. Such requests do not "
