@@ -44,6 +44,11 @@ def problems(document: Json, policy: Policy | None = None) -> dict[str, str]:
     return {p.field: p.message for p in examine(document, RenderSettings(policy=policy or Policy())).problems}
 
 
+def overlay(variable: str) -> Json:
+    container = {"name": "vllm", "env": [{"name": variable, "value": "/elsewhere"}]}
+    return {"podTemplate": {"spec": {"containers": [container]}}}
+
+
 def test_vllm_starts_through_the_program_which_has_the_claim(resource: Make) -> None:
     for pod in pods(cached(resource)):
         (vllm,) = pod["containers"]
@@ -58,7 +63,7 @@ def test_kernels_are_compiled_where_they_are_kept(resource: Make) -> None:
     """vLLM 0.26 sets Triton's folder only while it compiles the model: the next start would not find its kernels."""
     found = {e["name"]: e["value"] for e in engine_command(cached(resource), Role.DECODE).environment if "value" in e}
     assert found["HOME"] == found["FLASHINFER_WORKSPACE_BASE"] == "/cache"
-    assert found["TRITON_CACHE_DIR"] == "/cache/triton"
+    assert (found["VLLM_CACHE_ROOT"], found["TRITON_CACHE_DIR"]) == ("/cache/vllm", "/cache/triton")
 
 
 def claim(name: str) -> Json:
@@ -72,8 +77,9 @@ def test_without_the_field_nothing_of_it_is_there(resource: Make) -> None:
 def test_a_node_that_serves_nothing_has_no_port_to_ask(resource: Make) -> None:
     nodes = {"parallelism": {"nodes": 2, "tensor": 2}}
     made = cached(resource, parameter=nodes, decode={"parallelism": {"tensor": 2}})
-    ports = [program(made, Role.PARAMETER, rank)[5] for rank in range(2)]
-    assert ports == ["8000", "0"]
+    (key_of_first, port), (key_of_second, none) = (program(made, Role.PARAMETER, rank)[4:6] for rank in range(2))
+    assert (port, none) == ("8000", "0")
+    assert key_of_first != key_of_second, "their ranks differ, and so may their products"
 
 
 def test_engines_of_one_pod_keep_what_they_compile_apart(resource: Make) -> None:
@@ -138,10 +144,45 @@ def test_it_lies_where_no_models_are(document: Callable[..., Json], model: Json)
 def test_a_folder_of_nodes_is_for_one_namespace(document: Callable[..., Json]) -> None:
     spec: Json = {"engine": {"compileCache": {"hostPath": {"path": "/srv/code"}}}}
     field = "spec.engine.compileCache.hostPath.path"
-    assert "does not allow" in problems(document(**spec))[field]
-    assert "readOnly: false" in problems(document(**spec), allowing("/srv/code"))[field]
-    assert "namespaces: [models]" in problems(document(**spec), allowing(writable=["/srv/code"]))[field]
+    wanted = "add {path: /srv/code, readOnly: false, namespaces: [models]} to the chart value allowedHostPaths"
+    for policy in (Policy(), allowing("/srv/code"), allowing(writable=["/srv/code"])):
+        assert wanted in problems(document(**spec), policy)[field]
     own = allowing(code={"/srv/code": "models"})
     assert problems(document(**spec), own) == {}
     there = {"source": HUB, "cache": {"hostPath": {"path": "/srv/code"}}}
     assert "holds models" in problems(document(model=there, **spec), own)[field]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"engine": {"env": {"TRITON_CACHE_DIR": "/compile-cache"}}}, "spec.engine.env.TRITON_CACHE_DIR"),
+        ({"decode": {"env": {"VLLM_CACHE_ROOT": "/elsewhere"}}}, "spec.decode.env.VLLM_CACHE_ROOT"),
+        (
+            {"parameter": overlay("FLASHINFER_WORKSPACE_BASE")},
+            "spec.parameter.podTemplate.spec.containers[0].env.FLASHINFER_WORKSPACE_BASE",
+        ),
+    ],
+)
+def test_nobody_moves_compiled_code_elsewhere(document: Callable[..., Json], spec: Json, field: str) -> None:
+    """The program empties these folders after a start that failed."""
+    assert problems(document(**spec)) == {}, "without a compile cache they are the user's"
+    engine = {"compileCache": CLAIM, **spec.get("engine", {})}
+    assert problems(document(**{**spec, "engine": engine}))[field] == (
+        "With spec.engine.compileCache the operator sets this variable. Remove it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"engine": {"enforceEager": True}}, "spec.engine.compileCache"),
+        ({"engine": {"env": {"VLLM_DISABLE_COMPILE_CACHE": "1"}}}, "spec.engine.env.VLLM_DISABLE_COMPILE_CACHE"),
+    ],
+)
+def test_where_there_is_nothing_to_keep_a_warning_says_so(
+    document: Callable[..., Json], spec: Json, field: str
+) -> None:
+    made = document(engine={"compileCache": CLAIM, **spec["engine"]})
+    assert field in {warning.field for warning in examine(made, RenderSettings()).warnings}
+    assert field not in {warning.field for warning in examine(document(**spec), RenderSettings()).warnings}

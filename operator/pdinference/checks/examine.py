@@ -10,6 +10,7 @@ from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.api_servers import api_server_problems, api_server_warnings
 from pdinference.checks.autoscalers import autoscaler_problems
 from pdinference.checks.batches import batch_problems
+from pdinference.checks.compile_cache import compile_cache_problems, compile_cache_warnings
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.known_faults import known_faults
 from pdinference.checks.lora import lora_problems
@@ -118,6 +119,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from option_problems(resource.spec)
     yield from api_server_problems(resource.spec)
     yield from tokenizer_problems(resource.spec)
+    yield from compile_cache_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
     yield from resource_problems(resource.spec)
@@ -132,6 +134,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
 def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
     yield from api_server_warnings(resource.spec)
+    yield from compile_cache_warnings(resource.spec)
     yield from risks(resource.spec)
     yield from known_faults(resource.spec)
     yield from route_warnings(resource.spec.router)

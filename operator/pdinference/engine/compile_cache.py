@@ -17,6 +17,8 @@ COMPILE_CACHE_MOUNT: Final = "/compile-cache"
 """Mount path of the volume with the archives."""
 COMPILE_CACHE_SCRIPT: Final = "compile_cache"
 """The program that starts vLLM with them (engine/scripts/compile_cache.py)."""
+_VLLM, _TRITON, _FLASHINFER = COMPILE_VARIABLES = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE")
+"""Variables with folders of compiled code."""
 _KEY_LENGTH: Final = 16
 _WITHOUT_EFFECT: Final = frozenset(
     {
@@ -32,7 +34,9 @@ _WITHOUT_EFFECT: Final = frozenset(
 """Options that differ between resources, and not in what vLLM compiles."""
 
 
-def compile_cache_key(spec: Spec, role: Role, options: Mapping[str, Any], slot: Slot | None = None) -> str:
+def compile_cache_key(
+    spec: Spec, role: Role, options: Mapping[str, Any], node_rank: int = 0, slot: Slot | None = None
+) -> str:
     """Identity of what the engines of a role compile.
 
     vLLM looks up compiled code by a hash of its own (`compilation/backends.py`), so a key of two engines that differ
@@ -42,6 +46,7 @@ def compile_cache_key(spec: Spec, role: Role, options: Mapping[str, Any], slot: 
         spec: The spec.
         role: The role of the engines.
         options: vLLM's options.
+        node_rank: The node within an instance of several. Their ranks differ, and so may their products.
         slot: Place of the engine among several in a pod. Their folders differ, and so does vLLM's hash.
     """
     parts = {
@@ -49,7 +54,8 @@ def compile_cache_key(spec: Spec, role: Role, options: Mapping[str, Any], slot: 
         "source": spec.model.source.identity(),
         "options": {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT},
         "environment": {**spec.engine.env, **spec.of(role).env},
-        "products": sorted(spec.products(role)),
+        "node": node_rank,
+        "products": sorted(spec.of(role, node_rank).products),
         "slot": slot.name if slot else "",
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_KEY_LENGTH]
@@ -72,12 +78,13 @@ def with_compile_cache(command: Command, key: str, port: int) -> Command:
 
 
 def compile_environment(folder: str) -> list[EnvironmentVariable]:
-    """Where kernels are compiled.
+    """Where an engine compiles: in folders that it alone has, and that the program may empty.
 
-    vLLM sets Triton's folder only in a process that compiles the model. Without this variable a start that finds the
+    vLLM sets Triton's folder only in a process that compiles the model. Without the variable a start that finds the
     model compiled looks for kernels elsewhere, and compiles them again (benchmarks/results/starts.md).
 
     Args:
         folder: A folder of the engine alone.
     """
-    return [variable("TRITON_CACHE_DIR", f"{folder}/triton"), variable("FLASHINFER_WORKSPACE_BASE", folder)]
+    places = {_VLLM: f"{folder}/vllm", _TRITON: f"{folder}/triton", _FLASHINFER: folder}
+    return [variable(name, value) for name, value in places.items()]

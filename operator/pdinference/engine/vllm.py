@@ -8,7 +8,12 @@ from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
-from pdinference.engine.compile_cache import compile_cache_key, compile_environment, with_compile_cache
+from pdinference.engine.compile_cache import (
+    COMPILE_VARIABLES,
+    compile_cache_key,
+    compile_environment,
+    with_compile_cache,
+)
 from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
@@ -69,7 +74,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
     if resource.spec.engine.compile_cache is None:
         return command
     port = int(options["port"]) if node_rank == 0 else 0
-    return with_compile_cache(command, compile_cache_key(resource.spec, role, options, slot), port)
+    return with_compile_cache(command, compile_cache_key(resource.spec, role, options, node_rank, slot), port)
 
 
 def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:
@@ -120,8 +125,10 @@ def _environment(resource: PDInference, role: Role, slot: Slot | None) -> list[E
         *log_environment(own if own.log_level else resource.spec.engine),
         *connector_of(resource.spec).environment(resource.spec.transfer, slot),
         *(slot_environment(resource.spec, slot, CACHE_MOUNT) if slot else []),
-        *(compile_environment(_own_folder(slot)) if resource.spec.engine.compile_cache else []),
     ]
+    if resource.spec.engine.compile_cache:
+        compiled = compile_environment(_own_folder(slot))
+        ours = [*(entry for entry in ours if entry["name"] not in COMPILE_VARIABLES), *compiled]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]
 

@@ -10,8 +10,6 @@ from pdinference.api.installation_policy import AllowedHostPath, Policy
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem
 
-_OF_CODE = "spec.engine.compileCache.hostPath.path"
-
 
 def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Problem]:
     """Host paths that the installation policy does not allow."""
@@ -30,34 +28,39 @@ def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Proble
                 f"Pods need to write to {path}, but the installation policy allows it read-only. Ask the administrator "
                 "to add exactly this folder to the chart value allowedHostPaths with readOnly: false.",
             )
-        elif field == _OF_CODE and path in {other for _, other, _ in _of_models(resource)}:
-            yield Problem(field, "This folder holds models, which engines must not change. Use another folder.")
-        elif field == _OF_CODE and all(entry.namespaces != [namespace] for entry in entries):
-            yield Problem(
-                field,
-                f"Engines run the code in {path}, so other namespaces must not write to it. Ask the administrator to "
-                f"allow this folder with namespaces: [{namespace}] in the chart value allowedHostPaths.",
-            )
+    yield from _of_code(resource, policy)
+
+
+def _of_code(resource: PDInference, policy: Policy) -> Iterator[Problem]:
+    """A folder of compiled code that is one of models, or that others may write to."""
+    compiled, namespace = resource.spec.engine.compile_cache, resource.metadata.namespace
+    if compiled is None or compiled.host_path is None:
+        return
+    path, field = compiled.host_path.path, "spec.engine.compileCache.hostPath.path"
+    entries = (entry for entry in policy.allowed_host_paths if entry.covers(path, namespace))
+    if path in {other for _, other, _ in _named(resource)}:
+        yield Problem(field, "This folder holds models or KV cache. Use another folder.")
+    elif not any(entry.namespaces == [namespace] and not entry.read_only for entry in entries):
+        wanted = f"{{path: {path}, readOnly: false, namespaces: [{namespace}]}}"
+        yield Problem(
+            field,
+            "The installation policy does not allow this folder for compiled code. Engines run that code, so no other "
+            f"namespace may write to the folder. Ask the administrator to add {wanted} to the chart value "
+            "allowedHostPaths.",
+        )
 
 
 def _named(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
-    """Field and path of each host path, and whether pods write to it."""
-    yield from _of_models(resource)
-    compiled = resource.spec.engine.compile_cache
-    if compiled is not None and compiled.host_path is not None:
-        yield _OF_CODE, compiled.host_path.path, True
-    for role in names.ENGINE_ROLES:
-        tiers = resource.spec.of(role).kv_tiers
-        if tiers and tiers.disk and tiers.disk.host_path:
-            yield f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, True
-
-
-def _of_models(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
+    """Field and path of each host path but that of compiled code, and whether pods write to it."""
     model = resource.spec.model
     if (source := model.source.host_path) is not None:
         yield "spec.model.source.hostPath.path", source.path, False
     if model.cache is not None and (folder := model.cache.host_path) is not None:
         yield "spec.model.cache.hostPath.path", folder.path, True
+    for role in names.ENGINE_ROLES:
+        tiers = resource.spec.of(role).kv_tiers
+        if tiers and tiers.disk and tiers.disk.host_path:
+            yield f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, True
 
 
 def _shown(policy: Policy, namespace: str) -> str:

@@ -1,0 +1,52 @@
+"""Whether `engine.compileCache` can work with what else the spec says.
+
+Tests: tests/engine/test_compile_cache.py
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import Problem
+from pdinference.engine.compile_cache import COMPILE_VARIABLES
+
+_FIELD: Final = "spec.engine.compileCache"
+_OFF: Final = "VLLM_DISABLE_COMPILE_CACHE"
+
+
+def compile_cache_problems(spec: Spec) -> Iterator[Problem]:
+    """Variables that move compiled code to folders which the pods do not keep, or share with others."""
+    if spec.engine.compile_cache is None:
+        return
+    for field, environment in _environments(spec):
+        for name in sorted(environment.keys() & {*COMPILE_VARIABLES}):
+            yield Problem(f"{field}.{name}", f"With {_FIELD} the operator sets this variable. Remove it.")
+
+
+def compile_cache_warnings(spec: Spec) -> Iterator[Problem]:
+    """Settings with which there is nothing to keep."""
+    if spec.engine.compile_cache is None:
+        return
+    for field, environment in _environments(spec):
+        if environment.get(_OFF) not in {None, "", "0"}:
+            yield Problem(
+                f"{field}.{_OFF}", f"With this variable vLLM compiles at each start, and {_FIELD} has no effect."
+            )
+    eager = [spec.of(role).enforce_eager for role in spec.engine_roles]
+    if all(spec.engine.enforce_eager if own is None else own for own in eager):
+        yield Problem(
+            _FIELD, "With enforceEager hardly anything is compiled, so starts take as long as without this field."
+        )
+
+
+def _environments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Variables of engines, with the field that sets them."""
+    yield "spec.engine.env", spec.engine.env
+    for role in spec.engine_roles:
+        own = spec.of(role)
+        yield f"spec.{role}.env", own.env
+        for index, container in enumerate(own.pod_template.get("spec", {}).get("containers") or ()):
+            if isinstance(container, Mapping):
+                entries = (entry for entry in container.get("env") or () if isinstance(entry, Mapping))
+                found = {str(entry.get("name")): entry.get("value") for entry in entries}
+                yield f"spec.{role}.podTemplate.spec.containers[{index}].env", found
