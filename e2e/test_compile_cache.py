@@ -58,7 +58,7 @@ def says(serving: Serving, pod: str, text: str) -> str:
 def archive(folder: Path) -> Path:
     """The only one, complete."""
     (found,) = folder.iterdir()
-    assert found.suffix == ".tar"
+    assert found.suffix == ".archive"
     return found
 
 

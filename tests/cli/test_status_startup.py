@@ -110,6 +110,25 @@ async def test_what_cannot_be_read_is_said_and_hides_nothing_else(cluster: Serve
     assert "imports" in said
 
 
+async def test_odd_data_hides_nothing_else(cluster: ServedCluster) -> None:
+    cluster.pods[2]["status"]["containerStatuses"][0]["state"] = {"running": None}
+    cluster.logs["d-0", "vllm"] = [line.replace(b"+00:00", b"") for line in log()]
+    result = await cluster.run("status", "llama", "--startup", "-o", "json")
+    assert result.exit_code == 0, result.output
+    found = {start["pod"]: start for start in json.loads(result.stdout)["starts"]}
+    assert "imports" not in found["d-0"]["seconds"], "times without a zone are unknown"
+    assert "imports" in found["p-0"]["seconds"]
+
+
+async def test_a_pod_that_became_ready_once_more_has_no_total(cluster: ServedCluster) -> None:
+    cluster.pods = [started("d-0", ready=259200)]
+    result = await cluster.run("status", "llama", "--startup", "-o", "json")
+    (found,) = json.loads(result.stdout)["starts"]
+    assert found["totalSeconds"] is None
+    assert "readiness" not in found["seconds"]
+    assert "imports" in found["seconds"]
+
+
 async def test_without_pods_it_says_so(cluster: ServedCluster) -> None:
     cluster.pods = []
     assert "No pod of P or D has started yet." in (await cluster.run("status", "llama", "--startup")).stdout

@@ -149,6 +149,9 @@ def test_a_folder_of_nodes_is_for_one_namespace(document: Callable[..., Json]) -
         assert wanted in problems(document(**spec), policy)[field]
     own = allowing(code={"/srv/code": "models"})
     assert problems(document(**spec), own) == {}
+    for more in ({}, {"namespaces": ["others"]}, {"namespaces": ["models", "others"]}):
+        entries = [{"path": "/srv/code", "readOnly": False, **each} for each in ({"namespaces": ["models"]}, more)]
+        assert wanted in problems(document(**spec), Policy.model_validate({"allowedHostPaths": entries}))[field]
     there = {"source": HUB, "cache": {"hostPath": {"path": "/srv/code"}}}
     assert "holds models" in problems(document(model=there, **spec), own)[field]
 

@@ -11,7 +11,7 @@ from pdinference.planning.observed import PodSummary
 from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.status.build import build_status
 from pdinference.planning.status.starts import start_status
-from tests.planning.statuses import NOW, SERVING, having
+from tests.planning.statuses import SERVING, having
 
 DAY = datetime(2026, 11, 29, 10, tzinfo=UTC)
 
@@ -26,8 +26,8 @@ def pod(name: str, created: float, ready: float | None, **facts: object) -> PodS
     return PodSummary(name, created=at(created), ready_since=since, ready=ready is not None, **known)  # type: ignore[arg-type]
 
 
-def counted(*pods: PodSummary, before: StartStatus | None = None) -> tuple[int, int] | None:
-    found = start_status(pods, Role.DECODE, before)
+def counted(*pods: PodSummary, before: StartStatus | None = None, now: float = 200) -> tuple[int, int] | None:
+    found = start_status(pods, Role.DECODE, before, DAY + timedelta(seconds=now))
     return None if found is None else (found.last_seconds, found.typical_seconds)
 
 
@@ -38,9 +38,14 @@ def test_the_last_pod_and_what_is_typical() -> None:
 
 def test_a_pod_counts_once() -> None:
     """Its condition may change later: after a short pause it is ready since then."""
-    first = start_status([pod("a", 0, 60)], Role.DECODE, None)
-    assert counted(pod("a", 0, 9000), before=first) == (60, 60)
+    first = start_status([pod("a", 0, 60)], Role.DECODE, None, DAY + timedelta(seconds=61))
+    assert counted(pod("a", 0, 9000), before=first, now=9001) == (60, 60)
     assert counted(before=first) == (60, 60), "it stays known while there are no pods"
+
+
+def test_what_was_ready_long_ago_tells_nothing() -> None:
+    """The operator was away, or is new: the pod may have become ready once more since its start."""
+    assert counted(pod("a", 0, 9000), now=9700) is None
 
 
 @pytest.mark.parametrize(
@@ -60,14 +65,15 @@ def test_others_do_not_count(other: PodSummary) -> None:
 
 def test_the_status_has_it_and_a_sleeping_model_says_how_long_it_will_take() -> None:
     pods = (*SERVING.pods, pod("p", 0, 61, role=Role.PARAMETER), pod("d", 0, 45))
-    status = build_status(having(SERVING, pods=pods), previous=Status(), now=NOW)
+    now = DAY + timedelta(seconds=100)
+    status = build_status(having(SERVING, pods=pods), previous=Status(), now=now)
     assert status.roles.parameter.start is not None
     assert status.roles.parameter.start.typical_seconds == 61
     assert status.roles.router.start is None
     asleep = build_status(
         having(SERVING, asleep=True, activity=ReportedActivity(held=False, idle_seconds=900), pods=SERVING.pods),
         previous=status,
-        now=NOW,
+        now=now,
     )
     assert asleep.roles.decode.start == status.roles.decode.start
     (ready,) = (one for one in asleep.conditions if one.type == "Ready")

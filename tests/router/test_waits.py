@@ -49,7 +49,7 @@ def test_a_wait_is_expected_to_take_as_long_as_the_last_ones(waits: Waits, clock
     assert wait(waits, clock, 60) is None, "nothing is known before the first start"
     assert wait(waits, clock, 20) == 40
     assert wait(waits, clock, 39) == 1, "the mean of 60 and 20 is 40"
-    assert wait(waits, clock, 90) == 1, "late is soon"
+    assert wait(waits, clock, 90) is None, "it is not known how late it will be"
 
 
 def test_of_several_requests_the_first_one_that_is_served_tells_how_long(waits: Waits, clock: Clock) -> None:
@@ -75,6 +75,15 @@ def test_a_start_that_nobody_waits_for_any_more_teaches_nothing(waits: Waits, cl
     wait(waits, clock, 20, served=False)
     clock.now += 86400
     wait(waits, clock, 60)
+    assert wait(waits, clock, 10) == 50
+
+
+def test_a_start_that_nobody_saw_the_end_of_teaches_nothing(waits: Waits, clock: Clock) -> None:
+    """All clients gave up, the pods came, and later one request waits for a pod that has a pause."""
+    wait(waits, clock, 60)
+    wait(waits, clock, 20, served=False)
+    clock.now += 50
+    wait(waits, clock, 2, for_start=False)
     assert wait(waits, clock, 10) == 50
 
 

@@ -4,6 +4,7 @@ Tests: tests/manifests/test_policy.py
 """
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from pdinference.api import names
 from pdinference.api.installation_policy import AllowedHostPath, Policy
@@ -37,16 +38,16 @@ def _of_code(resource: PDInference, policy: Policy) -> Iterator[Problem]:
     if compiled is None or compiled.host_path is None:
         return
     path, field = compiled.host_path.path, "spec.engine.compileCache.hostPath.path"
-    entries = (entry for entry in policy.allowed_host_paths if entry.covers(path, namespace))
+    written = [e for e in policy.allowed_host_paths if not e.read_only and PurePosixPath(e.path) == PurePosixPath(path)]
     if path in {other for _, other, _ in _named(resource)}:
         yield Problem(field, "This folder holds models or KV cache. Use another folder.")
-    elif not any(entry.namespaces == [namespace] and not entry.read_only for entry in entries):
+    elif not written or any(entry.namespaces != [namespace] for entry in written):
         wanted = f"{{path: {path}, readOnly: false, namespaces: [{namespace}]}}"
         yield Problem(
             field,
             "The installation policy does not allow this folder for compiled code. Engines run that code, so no other "
             f"namespace may write to the folder. Ask the administrator to add {wanted} to the chart value "
-            "allowedHostPaths.",
+            "allowedHostPaths, and to remove other writable entries of this folder.",
         )
 
 

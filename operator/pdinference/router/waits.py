@@ -43,7 +43,9 @@ class Waits:
                 which get no request for seconds.
         """
         now = self._clock()
-        if for_start and (self._began is None or (not self.present and now - self._left > self._forget)):
+        if not self.present and (not for_start or now - self._left > self._forget):
+            self._began = None
+        if for_start and self._began is None:
             self._began = now
         self.present += 1
         try:
@@ -66,7 +68,8 @@ class Waits:
 
     @property
     def left_seconds(self) -> int | None:
-        """Seconds until pods are there, by earlier starts; None if there was none, or nobody waits for one."""
+        """Seconds until pods are there, by earlier starts; None if these tell nothing: this one takes longer."""
         if self._typical is None or self._began is None:
             return None
-        return min(_LONGEST_SECONDS, max(1, math.ceil(self._typical - (self._clock() - self._began))))
+        left = math.ceil(self._typical - (self._clock() - self._began))
+        return min(_LONGEST_SECONDS, left) if left > 0 else None

@@ -2,18 +2,17 @@
 
 import contextlib
 import hashlib
-import io
+import json
 import os
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given
@@ -25,9 +24,12 @@ from pdinference.engine.scripts.compile_cache import (
     MOST_ARCHIVES,
     UNUSED_SECONDS,
     Cache,
+    State,
     archives,
     files,
     folders,
+    keep,
+    prepare,
     publish,
     restore,
 )
@@ -66,6 +68,7 @@ class Start:
     """One start of the program, and what was written."""
 
     def __init__(self, kept: Path, home: Path, port: str) -> None:
+        self.port = int(port)
         vllm = (sys.executable, "-c", VLLM, port)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", script("compile_cache"), str(kept), KEY, port, *vllm],
@@ -120,18 +123,17 @@ def start(tmp_path: Path, kept: Path) -> Iterator[Starting]:
         each.end()
 
 
-def packed(kept: Path, members: dict[str, bytes], key: str = KEY, **changes: Any) -> Path:
-    """An archive with members of any kind, under the name that fits its content."""
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w") as archive:
-        for name, content in members.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            for attribute, value in changes.items():
-                setattr(member, attribute, value)
-            archive.addfile(member, io.BytesIO(content))
-    path = kept / f"{key}-{hashlib.sha256(written.getvalue()).hexdigest()}.tar"
-    path.write_bytes(written.getvalue())
+def entry(name: str, content: bytes = b"", **changes: Any) -> bytes:
+    """A file as an archive has it."""
+    line = {"name": name, "bytes": len(content), "executable": False, "changed": 10**18, **changes}
+    return json.dumps(line).encode() + b"\n" + content
+
+
+def packed(kept: Path, *entries: bytes, key: str = KEY) -> Path:
+    """An archive under the name that fits its content."""
+    content = b"".join(entries)
+    path = kept / f"{key}-{hashlib.sha256(content).hexdigest()}.archive"
+    path.write_bytes(content)
     return path
 
 
@@ -167,7 +169,7 @@ def test_two_pods_that_start_at_once_leave_one_whole_archive(start: Starting, ke
 
 
 def test_a_torn_archive_is_deleted_and_made_anew(start: Starting, kept: Path) -> None:
-    archive = packed(kept, {"torch_compile_cache/a/kernel": b"code"})
+    archive = packed(kept, entry("torch_compile_cache/a/kernel", b"code"))
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2])
     pod = start("a")
@@ -179,7 +181,7 @@ def test_a_torn_archive_is_deleted_and_made_anew(start: Starting, kept: Path) ->
 
 
 def test_vllm_that_fails_with_an_archive_starts_without_it(start: Starting, kept: Path) -> None:
-    poison = packed(kept, {"torch_compile_cache/a/kernel": b"poison"})
+    poison = packed(kept, entry("torch_compile_cache/a/kernel", b"poison"))
     first = start("a")
     first.says("found poison")
     assert first.process.wait(LONG_S) == 3
@@ -221,31 +223,118 @@ def test_without_a_folder_to_write_to_vllm_starts_all_the_same(start: Starting, 
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    "content",
     [
-        ("torch_compile_cache/../../escaped", {}),
-        ("/torch_compile_cache/a", {}),
-        ("other/a", {}),
-        ("triton", {}),
-        ("triton/a", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}),
-        ("triton/a", {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}),
-        ("triton/a", {"type": tarfile.FIFOTYPE}),
-        ("triton/a", {"type": tarfile.CHRTYPE}),
+        entry("torch_compile_cache/../../escaped"),
+        entry("/torch_compile_cache/a"),
+        entry("other/a"),
+        entry("triton"),
+        entry("triton/" + "a/" * 40 + "a"),
+        entry("triton/" + "a" * 300),
+        entry("triton/a\0"),
+        entry("triton/a", b"1") + entry("triton/a", b"2"),
+        entry("triton/a") + entry("triton/a/b"),
+        entry("triton/a", b"", bytes=-1),
+        entry("triton/a", b"", bytes=True),
+        entry("triton/a", b"", bytes=2**80),
+        entry("triton/a", b"", changed=2**80),
+        entry("triton/a", b"", changed=1e300),
+        b'{"name": ["triton/a"], "bytes": 0, "executable": false, "changed": 1}\n',
+        entry("triton/a", b"12", bytes=3),
+        b"[" * 4000 + b"\n",
+        b"[" * 40000,
+        b'{"name": "triton/a"}\n',
+        b"\xff\n",
+        b"\n",
+        bytes(1000),
     ],
 )
-def test_an_archive_with_another_member_than_files_of_these_folders_is_deleted(
-    kept: Path, tmp_path: Path, name: str, changes: dict[str, Any]
+def test_an_archive_with_anything_else_than_files_of_these_folders_is_deleted(
+    kept: Path, tmp_path: Path, content: bytes
 ) -> None:
-    archive = packed(kept, {"triton/before": b"", name: b""}, **changes)
-    assert restore(at(kept, tmp_path / "home")) == ""
+    older = packed(kept, entry("triton/older", b"whole"))
+    os.utime(older, (1, 1))
+    archive = packed(kept, entry("triton/before"), content)
+    home = tmp_path / "home"
+    assert restore(at(kept, home)) in older.name
     assert not archive.exists()
-    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["older"]
+
+
+def test_a_pod_that_is_killed_while_it_unpacks_begins_anew(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has until then would otherwise be taken for its own, and become the next archive."""
+    cache, state = at(kept, tmp_path), State(tmp_path / "state")
+
+    def killed(_cache: Cache, _refused: object) -> str:
+        compiled(tmp_path, content=b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compile_cache, "restore", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(cache, state)
+    packed(kept, entry("torch_compile_cache/a/kernel", b"whole"))
+    prepare(cache, State(tmp_path / "state"))
+    assert (cache.folders["torch_compile_cache"] / "a" / "kernel").read_bytes() == b"whole"
+
+
+def test_without_a_place_for_its_notes_vllm_starts_all_the_same(start: Starting, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".compile-cache").write_text("in the way")
+    pod = start("a")
+    pod.says("it is not used")
+    pod.says("compiled")
+
+
+def test_the_health_is_asked_directly(start: Starting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    pod = start("a")
+    pod.says("compiled")
+    wait_until(lambda: compile_cache._is_healthy(pod.port), "its health")
+
+
+def test_an_archive_that_is_replaced_meanwhile_is_looked_for_again(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed(kept, entry("triton/a", b"old"))
+    fetch = compile_cache._fetch
+    replaced: list[Path] = []
+
+    def late(archive: compile_cache.Archive, copy: BinaryIO) -> None:
+        if not replaced:
+            replaced.append(packed(kept, entry("triton/a", b"new")))
+            archive.path.unlink()
+        fetch(archive, copy)
+
+    monkeypatch.setattr(compile_cache, "_fetch", late)
+    cache = at(kept, tmp_path)
+    assert restore(cache) in replaced[0].name
+    assert (cache.folders["triton"] / "a").read_bytes() == b"new"
+
+
+def test_a_node_without_requests_is_not_healthy_because_it_is_quiet(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights may take minutes. Poison that ends vLLM after that is not used again."""
+    monkeypatch.setattr(compile_cache, "_QUIET_SECONDS", 0)
+    cache, state = at(kept, tmp_path), State(tmp_path / "state")
+    prepare(cache, state)
+    compiled(tmp_path)
+    keep(cache, state, 0, os.getppid() + 1)
+    assert not list(kept.iterdir())
+    monkeypatch.setattr(compile_cache, "_UNSEEN_SECONDS", 0.01)
+    compiled(tmp_path, "deep_gemm/k")
+    keep(cache, state, 0, os.getppid())
+    assert not state.failed
 
 
 def test_entries_that_are_no_archive_are_left_alone(kept: Path, tmp_path: Path) -> None:
     digest = hashlib.sha256(b"").hexdigest()
-    os.mkfifo(kept / f"{KEY}-{digest}.tar")
-    (kept / f"{OTHER}-{digest}.tar").symlink_to("/etc/passwd")
+    os.mkfifo(kept / f"{KEY}-{digest}.archive")
+    (kept / f"{OTHER}-{digest}.archive").symlink_to("/etc/passwd")
     (kept / "notes.txt").write_text("mine")
     assert restore(at(kept, tmp_path)) == ""
     compiled(tmp_path)
@@ -254,7 +343,7 @@ def test_entries_that_are_no_archive_are_left_alone(kept: Path, tmp_path: Path) 
 
 
 def test_archives_and_what_is_in_them_are_bounded(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = packed(kept, {"triton/a": bytes(2000)})
+    archive = packed(kept, entry("triton/a", bytes(2000)))
     monkeypatch.setattr(compile_cache, "MOST_BYTES", 1000)
     assert restore(at(kept, tmp_path / "home")) == ""
     assert not archive.exists()
@@ -265,7 +354,7 @@ def test_archives_and_what_is_in_them_are_bounded(kept: Path, tmp_path: Path, mo
 
 
 def test_many_files_are_too_many(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed(kept, {f"triton/{number}": b"" for number in range(5)})
+    packed(kept, *(entry(f"triton/{number}") for number in range(5)))
     monkeypatch.setattr(compile_cache, "MOST_FILES", 4)
     assert restore(at(kept, tmp_path / "home")) == ""
 
@@ -284,8 +373,8 @@ def test_locks_downloads_and_facts_of_a_node_are_not_kept(kept: Path, tmp_path: 
 
 def test_old_archives_go_and_those_in_use_stay(kept: Path, tmp_path: Path) -> None:
     now = time.time()
-    used = packed(kept, {"triton/a": b"1"}, OTHER)
-    old = packed(kept, {"triton/a": b"2"}, OTHER)
+    used = packed(kept, entry("triton/a", b"1"), key=OTHER)
+    old = packed(kept, entry("triton/a", b"2"), key=OTHER)
     os.utime(old, (now - 2 * UNUSED_SECONDS,) * 2)
     abandoned, growing = kept / f"{OTHER}-x.partial", kept / f"{OTHER}-y.partial"
     for path in (abandoned, growing):
@@ -301,7 +390,7 @@ def test_old_archives_go_and_those_in_use_stay(kept: Path, tmp_path: Path) -> No
 
 def test_of_many_archives_those_used_last_stay(kept: Path, tmp_path: Path) -> None:
     for number in range(MOST_ARCHIVES + 3):
-        path = packed(kept, {"triton/a": str(number).encode()}, OTHER)
+        path = packed(kept, entry("triton/a", str(number).encode()), key=OTHER)
         os.utime(path, (time.time() - 1000 + number,) * 2)
     compiled(tmp_path)
     publish(at(kept, tmp_path))
@@ -334,5 +423,5 @@ def test_what_comes_back_is_what_was_kept(
         before, after = (side.folders[of] / f"d{folder}" / name for side in (ours, theirs))
         assert after.read_bytes() == content
         assert bool(after.stat().st_mode & 0o100) == bool(before.stat().st_mode & 0o100)
-        assert abs(after.stat().st_mtime - before.stat().st_mtime) < 0.001
+        assert after.stat().st_mtime_ns == before.stat().st_mtime_ns
     assert publish(ours) == digest

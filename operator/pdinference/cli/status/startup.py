@@ -21,6 +21,7 @@ _BEFORE_VLLM: Final = ("scheduling", "image, volumes", "model", "container")
 _AFTER_VLLM: Final = "readiness"
 ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM)
 """All phases, in their order."""
+_LONGEST_READINESS_SECONDS: Final = 600.0
 _LONG_SECONDS: Final = 60.0
 _COMPILED_SECONDS: Final = 15.0
 
@@ -75,7 +76,7 @@ def start_of(pod: Json, engine: PodEngine, log: Log) -> Start | None:
     if created is None:
         return None
     container = _state(status.get("containerStatuses"), engine.container)
-    launched = _time((container.get("state") or {}).get("running", {}).get("startedAt"))
+    launched = _time(((container.get("state") or {}).get("running") or {}).get("startedAt"))
     again = engine.restarts > 0 and launched is not None
     seconds = {} if again else dict(_before_vllm(created, launched, status))
     began = launched if again and launched else created
@@ -84,11 +85,12 @@ def start_of(pod: Json, engine: PodEngine, log: Log) -> Start | None:
         seconds |= phase_seconds(lines, launched)
     ready = _condition(status, "Ready") if engine.ready else None
     total = None
-    if ready is not None:
-        total = max(0.0, (ready - began).total_seconds())
-        if launched is not None:
-            in_vllm = sum(each for phase, each in seconds.items() if phase in PHASES)
-            seconds[_AFTER_VLLM] = max(0.0, (ready - launched).total_seconds() - in_vllm)
+    if ready is not None and launched is not None:
+        in_vllm = sum(each for phase, each in seconds.items() if phase in PHASES)
+        after = max(0.0, (ready - launched).total_seconds() - in_vllm)
+        if not in_vllm or after < _LONGEST_READINESS_SECONDS:  # else it became ready once more since then
+            total = max(0.0, (ready - began).total_seconds())
+            seconds[_AFTER_VLLM] = after
     return Start(
         pod=pod["metadata"]["name"],
         engine=engine.port_name if engine.shares_pod else "",
@@ -150,9 +152,10 @@ def _state(statuses: Iterable[Json] | None, name: str) -> Json:
 
 def _time(text: Any) -> datetime | None:
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
+    return found if found.tzinfo is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
 from pdinference.engine.start_log import PHASES
+from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
 
@@ -26,6 +27,7 @@ _MOST_PODS: Final = 64
 _AT_ONCE: Final = 8
 _LOG_BYTES: Final = 2**20
 """The beginning of a log. vLLM writes 30 KB until it is ready."""
+_LOG_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,15 @@ async def _beginning(api: ApiServer, namespace: str, pod: str, container: str) -
     """The first lines of a log, and why they cannot be read."""
     found = bytearray()
     query = {"container": container, "timestamps": "true", "limitBytes": str(_LOG_BYTES)}
+    problem = ""
     try:
-        async for chunk in api.chunks(f"{POD.path(namespace, pod)}/log", **query):
-            found += chunk
-            if len(found) > _LOG_BYTES:
-                break
+        async with asyncio.timeout(_LOG_SECONDS):
+            async for chunk in api.chunks(f"{POD.path(namespace, pod)}/log", **query):
+                found += chunk
+                if len(found) > _LOG_BYTES:
+                    break
     except ApiError as error:
-        return [], f"{pod}: {error.message}"
-    return bytes(found).split(b"\n"), ""
+        problem = f"{pod}: {plain(error.message)}"
+    except TimeoutError:
+        problem = f"{pod}: its log did not come within {_LOG_SECONDS} s."
+    return bytes(found).split(b"\n"), problem

@@ -2,26 +2,31 @@
 
 vLLM, Triton, FlashInfer and DeepGEMM work on folders of the pod alone. Before vLLM starts, the newest archive is
 unpacked into them. When vLLM is healthy, and again later, what is new there becomes the next archive. So pods that
-start at once do not disturb each other. Nobody sees half an archive: it gets its name, `<key>-<SHA-256>.tar`, when it
-is complete, and one that differs from the digest in its name is deleted.
+start at once do not disturb each other. Nobody sees half an archive: it gets its name, `<key>-<SHA-256>.archive`, when
+it is complete, and one that differs from the digest in its name is deleted.
 
 A start that did not become healthy is taken for the fault of the cache: the next start in this pod is without it.
+Whatever is wrong with the cache, vLLM starts.
+
+An archive has, for each file, a line of JSON and the content. Formats such as tar have members whose reading takes more
+memory, time or disk than they have bytes, and others may write to the folder.
 
 Arguments: folder of the archives, key, vLLM's port (0 on a node that serves nothing); the program with its arguments.
 """
 
 import contextlib
+import errno
 import hashlib
+import json
 import os
 import re
 import shutil
 import stat
 import sys
-import tarfile
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
@@ -35,10 +40,17 @@ _ABANDONED_SECONDS = 3600.0
 _MOST_ENTRIES = 10_000
 _LATER_SECONDS = 600.0
 """Kernels of the first requests are compiled after vLLM has become healthy."""
+_UNSEEN_SECONDS = 1800.0
+"""A node that serves nothing counts as healthy when its vLLM has run for this long after it last compiled."""
 _QUIET_SECONDS = 120.0
 _PERIOD_SECONDS = 2.0
 _CHUNK = 2**20
-_ARCHIVE = re.compile(r"([0-9a-f]{1,64})-([0-9a-f]{64})\.tar")
+_LONGEST_LINE = 4096
+_MOST_PARTS = 32
+_TRIES = 3
+_ARCHIVE = re.compile(r"([0-9a-f]{1,64})-([0-9a-f]{64})\.archive")
+_OF_THIS_POD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+"""Errors for which an archive is not to blame."""
 # Not all of vLLM's folder: it also holds downloads, and which devices of this node reach each other.
 _OF_VLLM = (
     "torch_compile_cache",
@@ -118,7 +130,7 @@ def archives(folder: Path) -> list[Archive]:
 
 
 def restore(cache: Cache, refused: Iterable[str] = ()) -> str:
-    """Unpack the newest archive.
+    """Unpack the newest archive that is whole; others are deleted.
 
     Returns:
         Its digest; empty if there is none.
@@ -126,22 +138,37 @@ def restore(cache: Cache, refused: Iterable[str] = ()) -> str:
     Raises:
         OSError: The folder cannot be read, or the pod's own cannot be written.
     """
+    for left in reversed(range(_TRIES)):
+        try:
+            return _restored_from(cache, frozenset(refused))
+        except FileNotFoundError:  # another pod has replaced it meanwhile
+            _forget(cache.folders)
+            if not left:
+                raise
+    return ""
+
+
+def _restored_from(cache: Cache, refused: frozenset[str]) -> str:
     for archive in archives(cache.archives):
         if not archive.path.name.startswith(f"{cache.key}-") or archive.digest in refused:
             continue
-        try:
-            with tempfile.TemporaryFile() as copy:
+        with tempfile.TemporaryFile() as copy:
+            try:
                 _fetch(archive, copy)
                 _unpack(copy, cache.folders)
-        except (ValueError, tarfile.TarError) as error:
-            _say(f"{archive.path} is not whole: {error}. It is deleted.")
-            _forget(cache.folders)
-            with contextlib.suppress(OSError):
-                archive.path.unlink()
-        else:
-            with contextlib.suppress(OSError):  # the time of use
-                os.utime(archive.path)
-            return archive.digest
+            except FileNotFoundError:
+                raise
+            except Exception as error:
+                _forget(cache.folders)
+                if isinstance(error, OSError) and error.errno in _OF_THIS_POD:
+                    raise
+                _say(f"{archive.path} is not whole: {error!r}. It is deleted.")
+                with contextlib.suppress(OSError):
+                    archive.path.unlink()
+                continue
+        with contextlib.suppress(OSError):  # the time of use
+            os.utime(archive.path)
+        return archive.digest
     return ""
 
 
@@ -165,23 +192,41 @@ def _fetch(archive: Archive, copy: BinaryIO) -> None:
 
 
 def _unpack(copy: BinaryIO, found: Folders) -> None:
-    size = 0
-    with tarfile.open(fileobj=copy, mode="r:") as archive:
-        for number, member in enumerate(archive):
-            size += member.size
-            if number >= MOST_FILES or size > MOST_BYTES:
-                raise ValueError(f"it has more than {MOST_FILES} files or {MOST_BYTES} bytes of them")
-            first, *rest = PurePosixPath(member.name).parts or ("",)
-            content = archive.extractfile(member) if member.isreg() else None
-            if content is None or first not in found or not rest or ".." in rest:
-                raise ValueError(f"it has the member {member.name!r}")
-            path = found[first].joinpath(*rest)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with content, path.open("wb") as file:
-                shutil.copyfileobj(content, file, _CHUNK)
-            path.chmod(0o700 if member.mode & 0o100 else 0o600)
-            # FlashInfer's builds compare times.
-            os.utime(path, (member.mtime, member.mtime))
+    """Write the files of an archive. Together they have no more bytes than the archive."""
+    number = 0
+    while line := copy.readline(_LONGEST_LINE):
+        number += 1
+        name, size, executable, changed = _entry(line)
+        first, *rest = PurePosixPath(name).parts or ("",)
+        if first not in found or not rest or len(rest) > _MOST_PARTS or ".." in rest:
+            raise ValueError(f"it has the file {name!r}")
+        if number > MOST_FILES:
+            raise ValueError(f"it has more than {MOST_FILES} files")
+        path = found[first].joinpath(*rest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            _copied(copy, file, size)
+        path.chmod(0o700 if executable else 0o600)
+        # FlashInfer's builds compare times.
+        os.utime(path, ns=(changed, changed))
+
+
+def _entry(line: bytes) -> tuple[str, int, bool, int]:
+    """Name, bytes, whether it can be executed, and time of the last change of the file whose content follows."""
+    entry = json.loads(line)
+    name, size, executable, changed = (entry[member] for member in ("name", "bytes", "executable", "changed"))
+    if not (isinstance(name, str) and type(size) is int and type(changed) is int and size >= 0 <= changed < 2**63):
+        raise ValueError(f"it has the line {line!r}")
+    return name, size, bool(executable), changed
+
+
+def _copied(source: BinaryIO, target: "BinaryIO | _Hashing", size: int) -> None:
+    while size:
+        chunk = source.read(min(size, _CHUNK))
+        if not chunk:
+            raise ValueError("a file has fewer bytes than announced")
+        target.write(chunk)
+        size -= len(chunk)
 
 
 def publish(cache: Cache) -> str:
@@ -191,21 +236,24 @@ def publish(cache: Cache) -> str:
         Its digest.
 
     Raises:
-        OSError: The folder cannot be written, or a file has changed meanwhile.
-        ValueError: There is too much.
+        OSError: The folder cannot be written, or a file is gone.
+        ValueError: There is too much, or a file has become shorter.
     """
     listed = files(cache.folders)
-    if len(listed) > MOST_FILES or sum(listed.values()) > MOST_BYTES:
+    if len(listed) > MOST_FILES or sum(listed.values()) + len(listed) * _LONGEST_LINE > MOST_BYTES:
         raise ValueError(f"there are more than {MOST_FILES} files, or {MOST_BYTES} bytes")
     handle, name = tempfile.mkstemp(prefix=f"{cache.key}-", suffix=".partial", dir=cache.archives)
     partial = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            digest = _pack(sorted(listed), cache.folders, file)
+            writer = _Hashing(file)
+            for each in sorted(listed):
+                _pack(each, cache.folders, writer)
             file.flush()
             os.fsync(handle)
             os.fchmod(handle, 0o644)
-        published = partial.replace(cache.archives / f"{cache.key}-{digest}.tar")
+        digest = writer.digest.hexdigest()
+        published = partial.replace(cache.archives / f"{cache.key}-{digest}.archive")
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
@@ -214,20 +262,21 @@ def publish(cache: Cache) -> str:
     return digest
 
 
-def _pack(names: Iterable[str], found: Folders, file: BinaryIO) -> str:
-    writer = _Hashing(file)
-    with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
-        for name in names:
-            first, *rest = PurePosixPath(name).parts
-            path = found[first].joinpath(*rest)
-            member = archive.gettarinfo(path, name)
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            member.type, member.linkname = tarfile.REGTYPE, ""  # also for a file of several names
-            member.size = path.stat().st_size
-            with path.open("rb") as content:
-                archive.addfile(member, content)
-    return writer.digest.hexdigest()
+def _pack(name: str, found: Folders, writer: "_Hashing") -> None:
+    first, *rest = PurePosixPath(name).parts
+    with found[first].joinpath(*rest).open("rb") as content:
+        of_file = os.fstat(content.fileno())
+        entry = {
+            "name": name,
+            "bytes": of_file.st_size,
+            "executable": bool(of_file.st_mode & 0o100),
+            "changed": of_file.st_mtime_ns,
+        }
+        line = json.dumps(entry).encode() + b"\n"
+        if len(line) > _LONGEST_LINE or len(rest) > _MOST_PARTS:
+            return  # no compiler names files so
+        writer.write(line)
+        _copied(content, writer, of_file.st_size)
 
 
 class _Hashing:
@@ -251,55 +300,65 @@ def clean(cache: Cache, newest: Path) -> None:
         for number, each in enumerate(others, start=1)
         if each.path.name.startswith(f"{cache.key}-") or number >= MOST_ARCHIVES or now - each.used > UNUSED_SECONDS
     ]
-    partial = [
-        path
-        for path in islice(cache.archives.glob("*.partial"), _MOST_ENTRIES)
-        if now - path.lstat().st_mtime > _ABANDONED_SECONDS
-    ]
-    for path in (*old, *partial):
+    for path in (*old, *_abandoned(cache.archives, now)):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
+def _abandoned(folder: Path, now: float) -> Iterator[Path]:
+    """Archives that killed pods have begun."""
+    for path in islice(folder.glob("*.partial"), _MOST_ENTRIES):
+        with contextlib.suppress(FileNotFoundError):  # another pod has completed it
+            if now - path.lstat().st_mtime > _ABANDONED_SECONDS:
+                yield path
+
+
 class State:
-    """What the pod knows of its earlier starts."""
+    """What the pod knows of its earlier starts: two files, of which the first is there while a start is in progress."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._starting, self._refused = folder / "starting", folder / "refused"
 
     @property
-    def refused(self) -> frozenset[str]:
-        """Digests of archives with which vLLM did not become healthy."""
-        return frozenset(self._refused.read_text().split()) if self._refused.exists() else frozenset()
-
     def failed(self) -> bool:
-        """Whether the start before did not become healthy. Its archive is refused from now on."""
-        if not self._starting.exists():
-            return False
-        if digest := self._starting.read_text():
-            self._refused.write_text("\n".join(sorted({*self.refused, digest})))
-        return True
+        """Whether the start before did not become healthy."""
+        return self._starting.exists()
+
+    def refuse(self) -> frozenset[str]:
+        """Refuse the archive of a start that failed; the digests of all that are refused."""
+        found = {_text(self._refused), _text(self._starting) if self.failed else ""}
+        digests = frozenset(" ".join(found).split())
+        if self.failed:
+            self._refused.write_text("\n".join(sorted(digests)))
+        return digests
 
     def begin(self, digest: str) -> None:
         """A start begins, with an archive or, if empty, without."""
         self._starting.write_text(digest)
 
     def succeed(self) -> None:
-        """vLLM is healthy."""
+        """The start is over: vLLM is healthy."""
         self._starting.unlink(missing_ok=True)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
 
 
 def prepare(cache: Cache, state: State) -> None:
     """Before vLLM starts: an archive unpacked, unless the pod has compiled code already."""
-    digest = ""
-    if state.failed():
+    if state.failed:
         _say("vLLM did not become healthy in the start before, so it compiles anew.")
-        _forget(cache.folders)
+        _forget(cache.folders)  # before anything is written: the disk may be full
+    refused = state.refuse()
+    state.begin("")  # a pod that is killed from here on has half of the files
+    digest = ""
     if not files(cache.folders):
         begin = time.monotonic()
+        _forget(cache.folders)
         try:
-            digest = restore(cache, state.refused)
+            digest = restore(cache, refused)
         except OSError as error:
             _say(f"{cache.archives} cannot be used: {error}. vLLM compiles anew.")
             _forget(cache.folders)
@@ -319,17 +378,24 @@ def keep(cache: Cache, state: State, port: int, parent: int) -> None:
     """While vLLM, the parent, runs: note that it is healthy, and publish what is new then, and once more later."""
     known = files(cache.folders)
     while not (_is_healthy(port) if port else _is_quiet(cache.folders)):
-        if os.getppid() != parent:
+        if not _goes_on(parent, _PERIOD_SECONDS):
             return
-        time.sleep(_PERIOD_SECONDS)
-    state.succeed()
+    if port:
+        state.succeed()
     known = _published(cache, known)
-    until = time.monotonic() + _LATER_SECONDS
+    if _goes_on(parent, _LATER_SECONDS if port else _UNSEEN_SECONDS):
+        state.succeed()
+        _published(cache, known)
+
+
+def _goes_on(parent: int, seconds: float) -> bool:
+    """Whether the parent still runs after some time."""
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         if os.getppid() != parent:
-            return
-        time.sleep(_PERIOD_SECONDS)
-    _published(cache, known)
+            return False
+        time.sleep(min(seconds, _PERIOD_SECONDS))
+    return os.getppid() == parent
 
 
 def _published(cache: Cache, known: Files) -> Files:
@@ -339,7 +405,7 @@ def _published(cache: Cache, known: Files) -> Files:
         return known
     try:
         digest = publish(cache)
-    except (OSError, ValueError, tarfile.TarError) as error:
+    except (OSError, ValueError) as error:
         _say(f"what vLLM has compiled cannot be kept in {cache.archives}: {error}. The next start compiles it again.")
         return known
     _say(f"kept {len(listed)} files, {sum(listed.values()) / 1e6:.1f} MB ({digest[:12]}).")
@@ -347,8 +413,9 @@ def _published(cache: Cache, known: Files) -> Files:
 
 
 def _is_healthy(port: int) -> bool:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # not by a proxy of the environment
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+        with direct.open(f"http://127.0.0.1:{port}/health", timeout=5) as response:
             return bool(response.status == 200)
     except (OSError, ValueError):
         return False
@@ -378,11 +445,16 @@ def _say(text: str) -> None:
 
 def main(folder: str, key: str, port: str, *program: str) -> None:
     """Prepare the cache, leave a process that keeps it, and become vLLM."""
-    cache = Cache(Path(folder), key, folders(os.environ))
-    state = State(Path(os.environ.get("HOME", "/"), ".compile-cache", port))
-    prepare(cache, state)
-    own = os.getpid()
-    if os.fork() == 0:
+    cache, own = Cache(Path(folder), key, folders(os.environ)), os.getpid()
+    try:
+        state = State(Path(os.environ.get("HOME", "/"), ".compile-cache", port))
+        prepare(cache, state)
+        child = os.fork()
+    except Exception as error:  # noqa: BLE001 - nothing about the cache may keep vLLM from its start
+        _say(f"it is not used: {error!r}.")
+        _forget(cache.folders)
+        child = -1
+    if child == 0:
         keep(cache, state, int(port), own)
         os._exit(0)
     os.execvp(program[0], program)  # noqa: S606 - no shell is the point

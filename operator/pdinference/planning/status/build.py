@@ -51,7 +51,9 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         model_failure=model_failure(inputs, previous),
         late=late(since, inputs.desired.progress_deadline, now),
     )
-    counts = with_starts(RolesStatus(**{role.value: status for role, status in roles.items()}), inputs.pods, previous)
+    counts = with_starts(
+        RolesStatus(**{role.value: status for role, status in roles.items()}), inputs.pods, previous, now
+    )
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     objectives_met, attained = objectives(inputs, previous, now)
     results = {

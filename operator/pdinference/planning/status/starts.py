@@ -4,26 +4,30 @@ Tests: tests/planning/test_starts.py
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.status import RolesStatus, RoleStatus, StartStatus, Status
 from pdinference.planning.observed import PodSummary
 
+_LATELY: Final = timedelta(minutes=10)
 _WEIGHT: Final = 0.3
 """Of the last start in what is typical."""
 
 
-def start_status(pods: Iterable[PodSummary], role: Role, previous: StartStatus | None) -> StartStatus | None:
+def start_status(
+    pods: Iterable[PodSummary], role: Role, previous: StartStatus | None, now: datetime
+) -> StartStatus | None:
     """The starts of a role, with pods that are ready and were created after the one that was counted last.
 
-    Each pod counts once, soon after it became ready: later the time of its condition may be that of a short pause.
+    Each pod counts once, and only soon after it became ready: later the time of its condition may be that of a pause.
 
     Args:
         pods: All live pods of the resource, of any revision.
         role: The role. Of an instance of several nodes, the first node counts.
         previous: What was known before; it stays while there are no pods.
+        now: The present time.
     """
     found = sorted(
         (pod.created, pod.ready_since)
@@ -33,19 +37,22 @@ def start_status(pods: Iterable[PodSummary], role: Role, previous: StartStatus |
     known = previous
     for created, ready in found:
         began, seconds = datetime.fromisoformat(created), _seconds(created, ready)
-        if known is None or began > known.pod_creation_time:
+        lately = now - datetime.fromisoformat(ready) < _LATELY
+        if lately and (known is None or began > known.pod_creation_time):
             typical = seconds if known is None else known.typical_seconds + _WEIGHT * (seconds - known.typical_seconds)
             known = StartStatus(pod_creation_time=began, last_seconds=seconds, typical_seconds=round(typical))
     return known
 
 
-def with_starts(roles: RolesStatus, pods: Iterable[PodSummary], previous: Status) -> RolesStatus:
+def with_starts(roles: RolesStatus, pods: Iterable[PodSummary], previous: Status, now: datetime) -> RolesStatus:
     """The status of the roles with the starts of P and of D."""
     known = tuple(pods)
     changes = {}
     for role in ENGINE_ROLES:
         before: RoleStatus = getattr(previous.roles, role)
-        changes[role.value] = getattr(roles, role).model_copy(update={"start": start_status(known, role, before.start)})
+        changes[role.value] = getattr(roles, role).model_copy(
+            update={"start": start_status(known, role, before.start, now)}
+        )
     return roles.model_copy(update=changes)
 
 
