@@ -353,6 +353,13 @@ def test_archives_and_what_is_in_them_are_bounded(kept: Path, tmp_path: Path, mo
     assert list(kept.iterdir()) == []
 
 
+def test_many_damaged_archives_do_not_delay_a_start(kept: Path, tmp_path: Path) -> None:
+    for number in range(20):
+        (kept / f"{KEY}-{number:064x}.archive").write_bytes(b"damaged")
+    assert restore(at(kept, tmp_path)) == ""
+    assert len(archives(kept)) == 16
+
+
 def test_many_files_are_too_many(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed(kept, *(entry(f"triton/{number}") for number in range(5)))
     monkeypatch.setattr(compile_cache, "MOST_FILES", 4)

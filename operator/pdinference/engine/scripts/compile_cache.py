@@ -48,6 +48,8 @@ _CHUNK = 2**20
 _LONGEST_LINE = 4096
 _MOST_PARTS = 32
 _TRIES = 3
+_MOST_LOOKED_AT = 4
+"""Archives of a key: an engine has one, and one more while it is replaced. To look at a large one takes seconds."""
 _ARCHIVE = re.compile(r"([0-9a-f]{1,64})-([0-9a-f]{64})\.archive")
 _OF_THIS_POD = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 """Errors for which an archive is not to blame."""
@@ -149,9 +151,8 @@ def restore(cache: Cache, refused: Iterable[str] = ()) -> str:
 
 
 def _restored_from(cache: Cache, refused: frozenset[str]) -> str:
-    for archive in archives(cache.archives):
-        if not archive.path.name.startswith(f"{cache.key}-") or archive.digest in refused:
-            continue
+    own = (each for each in archives(cache.archives) if each.path.name.startswith(f"{cache.key}-"))
+    for archive in islice((each for each in own if each.digest not in refused), _MOST_LOOKED_AT):
         with tempfile.TemporaryFile() as copy:
             try:
                 _fetch(archive, copy)
