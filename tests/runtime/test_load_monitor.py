@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from pdinference.cluster.client import ApiServer
 
 
-async def test_the_memory_plan_of_every_resource_has_gauges() -> None:
+async def test_memory_and_starts_of_every_resource_have_gauges() -> None:
     cache = Cache()
     memory = {"weightsBytes": 15_000, "kvBytesPerToken": 10, "kvCapacityTokens": 700, "observedKvCapacityTokens": 600}
     metadata = {"name": "llama", "namespace": "ns", "uid": "1", "resourceVersion": "1"}
-    status = {"plan": {"parameter": memory, "decode": {"weightsBytes": 15_000}}}
+    start = {"podCreationTime": "2026-11-29T10:00:00Z", "lastSeconds": 44, "typicalSeconds": 61}
+    status = {
+        "plan": {"parameter": memory, "decode": {"weightsBytes": 15_000}},
+        "roles": {"decode": {"start": start}},
+    }
     body = {"metadata": metadata, "spec": {"model": {"source": {"path": "/m"}}}, "status": status}
     cache.observe(RESOURCE, body, deleted=False)
     metrics, settings = Metrics(), OperatorSettings()
@@ -43,6 +47,8 @@ async def test_the_memory_plan_of_every_resource_has_gauges() -> None:
         f'pdinference_role_weights_bytes{{{own}="parameter"}} 15000',
         f'pdinference_role_weights_bytes{{{own}="decode"}} 15000',
         f'pdinference_role_kv_cache_bytes{{{own}="parameter"}} 6000',
+        f'pdinference_role_last_start_seconds{{{own}="decode"}} 44',
+        f'pdinference_role_typical_start_seconds{{{own}="decode"}} 61',
     ]
 
 

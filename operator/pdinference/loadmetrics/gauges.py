@@ -1,4 +1,4 @@
-"""Exports metrics of resources as gauges on the operator's /metrics: signals, objectives, use and memory of the roles.
+"""Exports metrics of resources as gauges on the operator's /metrics: signals, objectives; use, memory, starts of roles.
 
 KEDA, prometheus-adapter and dashboards read them.
 """
@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from pdinference.cluster.kinds import Owner
-from pdinference.loadmetrics import memory_gauges, objective_gauges
+from pdinference.loadmetrics import memory_gauges, objective_gauges, start_gauges
 from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.objective_gauges import GaugeSample
 from pdinference.loadmetrics.policies import Policies
@@ -21,7 +21,7 @@ from pdinference.planning.scaling.signals import METRICS
 _SLICE_S: Final = 0.02
 """Maximum time of computing before it yields to the event loop."""
 _KEPT_S: Final = 1.0
-HELP: Final = {**objective_gauges.HELP, **memory_gauges.HELP}
+HELP: Final = {**objective_gauges.HELP, **memory_gauges.HELP, **start_gauges.HELP}
 """The gauges beside the signals, and what they are."""
 HELP_OF_SIGNALS: Final = "Computed from the metrics of a role's vLLM pods; docs/autoscaling.md has its unit."
 

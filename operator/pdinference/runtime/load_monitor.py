@@ -26,6 +26,7 @@ from pdinference.loadmetrics.objective_gauges import GaugeSample, objective_samp
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.routers import INTERVAL_S, RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
+from pdinference.loadmetrics.start_gauges import start_samples
 from pdinference.planning.batch import Progress
 from pdinference.planning.observations import Observations
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -131,7 +132,9 @@ class LoadMonitor:
         yield from objective_samples(self._policies.objectives(owner), streams, utilization)
         record = self._cache.resources.get(owner)
         if record is not None:
-            yield from memory_samples(status_of(record).plan)
+            status = status_of(record)
+            yield from memory_samples(status.plan)
+            yield from start_samples(status.roles)
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""

@@ -1,0 +1,29 @@
+"""Gauges of how long the pods of a role take to start.
+
+Tests: tests/runtime/test_load_monitor.py
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.v1alpha1.status import RolesStatus, RoleStatus
+from pdinference.loadmetrics.objective_gauges import GaugeSample
+from pdinference.planning.scaling.gauges import LABEL_ROLE
+
+_LAST: Final = "pdinference_role_last_start_seconds"
+_TYPICAL: Final = "pdinference_role_typical_start_seconds"
+HELP: Final = {
+    _LAST: "Seconds from the creation of a role's last pod until it was ready, as in status.roles.",
+    _TYPICAL: "The same, as a mean in which later pods count more.",
+}
+"""The gauges, and what they are."""
+
+
+def start_samples(roles: RolesStatus) -> Iterator[GaugeSample]:
+    """The samples of one resource; none of a role without a start."""
+    for role in ENGINE_ROLES:
+        status: RoleStatus = getattr(roles, role)
+        if status.start is not None:
+            yield GaugeSample(_LAST, (LABEL_ROLE, role), status.start.last_seconds)
+            yield GaugeSample(_TYPICAL, (LABEL_ROLE, role), status.start.typical_seconds)
