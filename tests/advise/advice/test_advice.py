@@ -203,10 +203,10 @@ def test_a_connector_without_nvlink_is_compared_over_the_network_only() -> None:
 def test_requests_that_the_model_does_not_take_are_left_out() -> None:
     asked = fitting(question(prompt="10000..20000"))
     assert 0 < len(asked.peak.arrivals) < len(question(prompt="10000..20000").peak.arrivals)
-    assert "longer than 16,512 tokens" in asked.load.notes[-1]
+    assert "longer than 16,384 tokens" in asked.load.notes[-1]
     assert asked.load.notes[-1].endswith("Raise spec.model.maxModelLength to include more of them.")
     assert asked.load.rate == asked.peak.rate
-    with pytest.raises(AdviceError, match="No request fits 16,512 tokens"):
+    with pytest.raises(AdviceError, match="No request fits 16,384 tokens"):
         fitting(question(prompt="20000"))
 
 
