@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from pdinference.api.engines import PodEngine
-from pdinference.api.names import MODEL_CONTAINER, Role
+from pdinference.api.names import ENGINE_ROLES, MODEL_CONTAINER, Role
 from pdinference.engine.start_log import COMPILE_CACHE_LINE, PHASES, phase_seconds
 
 Json = Mapping[str, Any]
@@ -179,8 +179,10 @@ def by_role(starts: Iterable[Start]) -> dict[Role, RoleStarts]:
     """The starts of P and of D. A container that was started again is typical of no pod."""
     found = {}
     every = list(starts)
-    for role in dict.fromkeys(start.role for start in every):
+    for role in ENGINE_ROLES:
         own = [start for start in every if start.role is role]
+        if not own:
+            continue
         whole = [start for start in own if not start.again] or own
         totals = [start.total for start in whole if start.total is not None]
         medians = {
