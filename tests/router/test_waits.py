@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import time
 
 import pytest
 
+from pdinference.router import dispatch
 from pdinference.router.waits import Waits
 from tests.router.engines import Fleet, fleet
 from tests.router.test_failures import queued
@@ -93,21 +93,22 @@ def test_a_short_pause_of_pods_is_no_start(waits: Waits, clock: Clock) -> None:
     assert wait(waits, clock, 10) == 50
 
 
-async def test_a_client_that_finds_the_queue_full_is_told_when_to_come_again() -> None:
-    """The clock of the router is real: a start takes as long as this machine needs for it."""
+async def test_a_client_that_finds_the_queue_full_is_told_when_to_come_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "Waits", lambda forget: Waits(forget, clock=clock))
     async with fleet("p", "d", rules={"max_queued": 1}) as world:
-        begin = time.monotonic()
-        assert await told_during_a_start(world) == 5, "nothing is known yet"
-        took = time.monotonic() - begin
-        assert 1 <= await told_during_a_start(world) <= took + 1
+        assert await told_during_a_start(world, clock, 40) == "5", "nothing is known yet"
+        assert await told_during_a_start(world, clock, 10) == "30"
 
 
-async def told_during_a_start(world: Fleet) -> int:
+async def told_during_a_start(world: Fleet, clock: Clock, seconds: float) -> str:
     world.observe("p", "d")
     asked = asyncio.create_task(world.post())
     await queued(world, 1)
+    clock.now += seconds
     status, headers, _ = await world.post()
     assert status == 503
     world.observe()
     assert (await asked)[0] == 200
-    return int(headers["Retry-After"])
+    return str(headers["Retry-After"])
