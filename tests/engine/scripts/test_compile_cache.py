@@ -26,6 +26,7 @@ from pdinference.engine.scripts.compile_cache import (
     Cache,
     State,
     archives,
+    clean,
     files,
     folders,
     keep,
@@ -393,6 +394,15 @@ def test_old_archives_go_and_those_in_use_stay(kept: Path, tmp_path: Path) -> No
     assert growing.exists()
     assert not old.exists()
     assert not abandoned.exists()
+
+
+def test_pods_that_publish_at_once_leave_one_archive(kept: Path, tmp_path: Path) -> None:
+    """Each cleans up after the other one has its name."""
+    first, second = (packed(kept, entry("triton/a", content)) for content in (b"1", b"2"))
+    os.utime(second, (time.time() + 1,) * 2)
+    clean(at(kept, tmp_path), first)
+    clean(at(kept, tmp_path), second)
+    assert list(kept.iterdir()) == [second]
 
 
 def test_of_many_archives_those_used_last_stay(kept: Path, tmp_path: Path) -> None:

@@ -294,12 +294,16 @@ class _Hashing:
 
 def clean(cache: Cache, newest: Path) -> None:
     """Delete the engine's earlier archives, those that nobody used for a month, and what killed pods left."""
-    others = [each for each in archives(cache.archives) if each.path != newest]
-    now = time.time()
+    known, now = archives(cache.archives), time.time()
+    # Not later ones of the same key: two pods that publish at once would delete each other's.
+    since = next((each.used for each in known if each.path == newest), now)
+    others = [each for each in known if each.path != newest]
     old = [
         each.path
         for number, each in enumerate(others, start=1)
-        if each.path.name.startswith(f"{cache.key}-") or number >= MOST_ARCHIVES or now - each.used > UNUSED_SECONDS
+        if (each.path.name.startswith(f"{cache.key}-") and each.used < since)
+        or number >= MOST_ARCHIVES
+        or now - each.used > UNUSED_SECONDS
     ]
     for path in (*old, *_abandoned(cache.archives, now)):
         with contextlib.suppress(OSError):
