@@ -5,9 +5,7 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -18,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.engine.command import script
 from pdinference.engine.scripts import compile_cache
 from pdinference.engine.scripts.compile_cache import (
     MOST_ARCHIVES,
@@ -34,8 +31,9 @@ from pdinference.engine.scripts.compile_cache import (
     publish,
     restore,
 )
+from tests.engine.scripts.started import Started
 from tests.ports import free_port
-from tests.waiting import LONG_S, wait_until
+from tests.waiting import wait_until
 
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 VLLM = """
@@ -65,35 +63,19 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
 """Stands in for vLLM: compiles unless it finds what it needs, then answers /health."""
 
 
-class Start:
-    """One start of the program, and what was written."""
+class Start(Started):
+    """One start of the program in a pod."""
 
     def __init__(self, kept: Path, home: Path, port: str) -> None:
         self.port = int(port)
         vllm = (sys.executable, "-c", VLLM, port)
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", script("compile_cache"), str(kept), KEY, port, *vllm],
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(line.strip() for line in self.process.stdout)
-
-    def says(self, text: str) -> None:
-        """Wait until it has written a text."""
-        wait_until(lambda: any(text in line for line in self.lines), lambda: f"{text!r} is among {self.lines}")
+        env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        super().__init__("compile_cache", str(kept), KEY, port, *vllm, env=env)
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(LONG_S)
+        self.ends()
 
 
 Starting = Callable[..., Start]
@@ -185,7 +167,7 @@ def test_vllm_that_fails_with_an_archive_starts_without_it(start: Starting, kept
     poison = packed(kept, entry("torch_compile_cache/a/kernel", b"poison"))
     first = start("a")
     first.says("found poison")
-    assert first.process.wait(LONG_S) == 3
+    assert first.ends() == 3
     again = start("a")
     again.says("did not become healthy")
     again.says("compiled")

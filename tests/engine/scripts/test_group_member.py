@@ -6,15 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from pdinference.api.names import GROUP_BROKEN_EXIT
 from pdinference.engine.command import script
+from tests.engine.scripts.started import Started
 from tests.ports import free_port
-from tests.waiting import LONG_S, wait_until
 
 SERVER = """
 import signal, sys, time
@@ -30,31 +29,11 @@ time.sleep(600)
 Start = Callable[..., "Node"]
 
 
-class Node:
-    """One process, and what it has written."""
+class Node(Started):
+    """The program on one node."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", script("group_member"), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(line.strip() for line in self.process.stdout)
-
-    def says(self, text: str) -> None:
-        """Wait until it has written a text."""
-        wait_until(lambda: any(text in line for line in self.lines), lambda: f"{text!r} is among {self.lines}")
-
-    def ends(self) -> int:
-        """Wait until it has ended; its exit code."""
-        return self.process.wait(LONG_S)
+        super().__init__("group_member", *arguments)
 
 
 @pytest.fixture

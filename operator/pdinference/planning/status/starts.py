@@ -30,17 +30,16 @@ def start_status(
         now: The present time.
     """
     found = sorted(
-        (pod.created, pod.ready_since)
+        (datetime.fromisoformat(pod.created), datetime.fromisoformat(pod.ready_since))
         for pod in pods
         if pod.role is role and pod.node_rank == 0 and pod.created and pod.ready_since and not pod.restarted
     )
     known = previous
     for created, ready in found:
-        began, seconds = datetime.fromisoformat(created), _seconds(created, ready)
-        lately = now - datetime.fromisoformat(ready) < _LATELY
-        if lately and (known is None or began > known.pod_creation_time):
+        if now - ready < _LATELY and (known is None or created > known.pod_creation_time):
+            seconds = max(0, round((ready - created).total_seconds()))
             typical = seconds if known is None else known.typical_seconds + _WEIGHT * (seconds - known.typical_seconds)
-            known = StartStatus(pod_creation_time=began, last_seconds=seconds, typical_seconds=round(typical))
+            known = StartStatus(pod_creation_time=created, last_seconds=seconds, typical_seconds=round(typical))
     return known
 
 
@@ -54,10 +53,6 @@ def with_starts(roles: RolesStatus, pods: Iterable[PodSummary], previous: Status
             update={"start": start_status(known, role, before.start, now)}
         )
     return roles.model_copy(update=changes)
-
-
-def _seconds(created: str, ready: str) -> int:
-    return max(0, round((datetime.fromisoformat(ready) - datetime.fromisoformat(created)).total_seconds()))
 
 
 def typical_start(roles: RolesStatus) -> int | None:
