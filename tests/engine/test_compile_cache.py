@@ -177,6 +177,22 @@ def test_nobody_moves_compiled_code_elsewhere(document: Callable[..., Json], spe
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        [1],
+        "text",
+        {"containers": "text"},
+        {"containers": [1, {"env": 5}]},
+        {"containers": [{"name": [], "env": ["text", {"name": "VLLM_DISABLE_COMPILE_CACHE", "value": []}]}]},
+    ],
+)
+def test_a_pod_template_of_any_form_is_refused_and_breaks_nothing(document: Callable[..., Json], spec: object) -> None:
+    made = document(engine={"compileCache": CLAIM}, decode={"podTemplate": {"spec": spec}})
+    assert all(field.startswith("spec.decode.podTemplate") for field in problems(made))
+    assert problems(made)
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         ({"engine": {"enforceEager": True}}, "spec.engine.compileCache"),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
+from pdinference.checks.pair import overlaid_containers
 from pdinference.engine.compile_cache import COMPILE_VARIABLES
 
 _FIELD: Final = "spec.engine.compileCache"
@@ -28,7 +29,8 @@ def compile_cache_warnings(spec: Spec) -> Iterator[Problem]:
     if spec.engine.compile_cache is None:
         return
     for field, environment in _environments(spec):
-        if environment.get(_OFF) not in {None, "", "0"}:
+        off = environment.get(_OFF)
+        if isinstance(off, str) and off not in {"", "0"}:
             yield Problem(
                 f"{field}.{_OFF}", f"With this variable vLLM compiles at each start, and {_FIELD} has no effect."
             )
@@ -45,8 +47,5 @@ def _environments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for role in spec.engine_roles:
         own = spec.of(role)
         yield f"spec.{role}.env", own.env
-        for index, container in enumerate(own.pod_template.get("spec", {}).get("containers") or ()):
-            if isinstance(container, Mapping):
-                entries = (entry for entry in container.get("env") or () if isinstance(entry, Mapping))
-                found = {str(entry.get("name")): entry.get("value") for entry in entries}
-                yield f"spec.{role}.podTemplate.spec.containers[{index}].env", found
+        for index, _, variables in overlaid_containers(own):
+            yield f"spec.{role}.podTemplate.spec.containers[{index}].env", variables

@@ -72,15 +72,19 @@ def _shown(values: Mapping[str, Any], name: str) -> str:
 
 def _overlaid(role: RoleSpec) -> dict[str, Any]:
     """Variables that podTemplate sets on the vLLM container."""
+    own = (variables for _, name, variables in overlaid_containers(role) if name == names.ENGINE_CONTAINER)
+    return {name: value for variables in own for name, value in variables.items()}
+
+
+def overlaid_containers(role: RoleSpec) -> Iterator[tuple[int, Any, dict[str, Any]]]:
+    """Index, name and variables of each container in podTemplate, which may have any form until it is checked."""
     spec = role.pod_template.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    own = (
-        container
-        for container in (containers if isinstance(containers, list) else [])
-        if isinstance(container, Mapping) and container.get("name") == names.ENGINE_CONTAINER
-    )
-    entries = (entry for container in own for entry in _maps(container.get("env")))
-    return {str(entry.get("name")): entry.get("value", entry.get("valueFrom")) for entry in entries}
+    for index, container in enumerate(containers if isinstance(containers, list) else []):
+        if isinstance(container, Mapping):
+            entries = _maps(container.get("env"))
+            variables = {str(entry.get("name")): entry.get("value", entry.get("valueFrom")) for entry in entries}
+            yield index, container.get("name"), variables
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:
