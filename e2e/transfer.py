@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from e2e.kubectl import Kubectl
 from pdinference.api.engines import engines_of
@@ -80,11 +81,15 @@ def _serves(pod: dict[str, Any]) -> bool:
 
 
 def samples(kubectl: Kubectl, pod: str, port: int) -> Iterator[tuple[str, float]]:
-    """Read the metrics of an engine through its pod's kubelet, which NetworkPolicies leave alone."""
+    """The metrics of an engine, by name and source."""
+    for sample in metrics_of(kubectl, pod, port):
+        if not sample.name.endswith(("_bucket", "_created")):
+            source = sample.labels.get("source")
+            yield f"{sample.name}{{{source}}}" if source else sample.name, sample.value
+
+
+def metrics_of(kubectl: Kubectl, pod: str, port: int) -> list[Sample]:
+    """Read metrics through a pod's kubelet, which NetworkPolicies leave alone."""
     with kubectl.port_forward(f"pod/{pod}", port) as url:
-        metrics = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
-    for family in text_string_to_metric_families(metrics):
-        for sample in family.samples:
-            if not sample.name.endswith(("_bucket", "_created")):
-                source = sample.labels.get("source")
-                yield f"{sample.name}{{{source}}}" if source else sample.name, sample.value
+        text = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 import click
 
 _LONGEST_LINE = 2**24
+_LAST_LINES = 20
+"""Enough for what pytest says at its end: the tests that failed, each in a line."""
 
 
 @dataclass
@@ -22,6 +25,7 @@ class Labelled:
         environment: Variables besides those of this process.
         group: Whether Ctrl-C goes to all processes of its group, as from a terminal, or to it alone.
         seconds: How long it took.
+        last: Its last lines.
     """
 
     label: str
@@ -29,6 +33,7 @@ class Labelled:
     environment: Mapping[str, str] = field(default_factory=dict)
     group: bool = False
     seconds: float = 0.0
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     _process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> int:
@@ -69,6 +74,7 @@ class Labelled:
 
     def say(self, line: str) -> None:
         """Print a line with the label."""
+        self.last.append(line)
         click.echo(f"{self.label}| {line}")
 
 

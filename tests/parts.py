@@ -2,14 +2,14 @@
 
 Each argument is a stage. Its targets run at once, and it begins when the one before it has passed.
 
-Their lines appear as they come, with the target before each. The end names each part that failed, and the command that
-repeats it.
+Their lines appear as they come, with the target before each. The end repeats the last lines of each part that failed,
+and names the command that repeats it.
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -19,6 +19,11 @@ _AT_ONCE = 4
 """Parts of a stage, for two cores: some wait for a disk or the network."""
 _EVERY_S = 60.0
 """The parts that run are named this often: some print nothing for minutes."""
+
+
+def endings(parts: Iterable[Labelled]) -> str:
+    """The last lines of these parts. Where others ran beside them, these lines are far above the end."""
+    return "\n".join(line for part in parts for line in (f"The last lines of {part.label}:", *part.last))
 
 
 def summary(parts: Mapping[str, tuple[int | None, float]]) -> str:
@@ -83,7 +88,10 @@ def _stage(targets: str) -> list[Labelled]:
 @click.argument("stages", nargs=-1, required=True, metavar="TARGET[,TARGET]...")
 def main(stages: Sequence[str]) -> None:
     """Run targets of the Makefile."""
-    found = asyncio.run(run([_stage(stage) for stage in stages]))
+    staged = [_stage(stage) for stage in stages]
+    found = asyncio.run(run(staged))
+    if failed := [part for stage in staged for part in stage if found[part.label][0]]:
+        click.echo(endings(failed))
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)
 

@@ -170,6 +170,7 @@ LEFT_OUT = {
     "undo": [],
     "models": [
         ("$ kubectl get", "the demo downloads no model; e2e/test_model_cache.py tests downloads"),
+        ("$ kubectl create", "the demo has no bucket; e2e/test_bucket.py tests one"),
         ("$ kubectl get", "the model of the demo is in its image"),
         ("for pod in", "the demo has no adapter"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from tests.busy import load
 from tests.labelled import Labelled
-from tests.parts import run, summary
+from tests.parts import endings, run, summary
 from tests.waiting import LONG_S, killed_in_the_end, until, wait_until
 
 
@@ -40,6 +40,15 @@ async def test_after_a_failure_no_other_part_begins_and_the_end_says_how_to_repe
     assert "FAILED   lint" in summary(found)
     assert "Repeat: make lint" in summary(found)
     assert "not run  images" in summary(found)
+
+
+async def test_the_end_repeats_the_last_lines_of_a_part_that_failed() -> None:
+    failed = part("test-unit", "for n in range(50): print(n)\nprint('FAILED tests/x.py'); raise SystemExit(1)")
+    await run([[failed]])
+    lines = endings([failed]).splitlines()
+    assert lines[0] == "The last lines of test-unit:"
+    assert "FAILED tests/x.py" in lines
+    assert "0" not in lines
 
 
 async def test_an_interrupt_reaches_all_processes_of_a_part(tmp_path: Path) -> None:

@@ -29,11 +29,13 @@ class Policy:
         name: What the report calls it.
         scaler: Makes the scaler of a role; None leaves the role as it is.
         period: Seconds between two decisions.
+        ahead: Whether the signals look ahead.
     """
 
     name: str
     scaler: Callable[[Role], Scaler | None]
     period: float = SYNC_SECONDS
+    ahead: bool = False
 
 
 def ours(role: Role) -> Scaler:
@@ -112,11 +114,12 @@ def static(_role: Role) -> None:
     """As many pods as the peak needs, all the time."""
 
 
-OURS = Policy("presets", ours)
+OURS = Policy("presets", ours, ahead=True)
+NOT_AHEAD = Policy("presets, lookAhead: false", ours)
 STATIC = Policy("static peak", static)
 PEERS = (
     Policy("llm-d-like", llm_d),
     Policy("KPA-like", kpa, period=10),
     Policy("KPA-like, our signals", kpa_on_our_signals, period=10),
 )
-ALL = (OURS, *PEERS, STATIC)
+ALL = (OURS, NOT_AHEAD, *PEERS, STATIC)

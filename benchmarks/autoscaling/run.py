@@ -77,6 +77,7 @@ def simulate(
         {role: scaler for role in ENGINE_ROLES if (scaler := policy.scaler(role)) is not None},
         lambda: startup * spread.uniform(1 - const.STARTUP_SPREAD, 1 + const.STARTUP_SPREAD),
         policy.period,
+        startup if policy.ahead else None,
     )
     watch.autoscaler = Autoscaler(
         clock, fleet, scaling, metrics=lambda role, signals: _metrics(fleet, role, signals), scaled=watch.scaled

@@ -39,12 +39,14 @@ class Autoscaling:
         scalers: The scaler of each autoscaled role.
         startup: Gives the seconds from a pod's creation until it is ready.
         period: Seconds between two recommendations.
+        ahead: Seconds that a pod takes to start, if the signals look ahead by them (`autoscaling.lookAhead`).
     """
 
     spec: ScaleSpec
     scalers: Mapping[Role, Scaler]
     startup: Callable[[], float]
     period: float = SYNC_SECONDS
+    ahead: float | None = None
 
 
 def preset_hpa(role: Role, scale: RoleScale) -> Hpa:
@@ -90,7 +92,7 @@ class Autoscaler:
     ) -> None:
         self._clock, self._fleet, self._how = clock, fleet, how
         self._metrics, self._scaled = metrics, scaled
-        self.signals = Signals(clock, fleet)
+        self.signals = Signals(clock, fleet, how.ahead)
         self.recommended = {role: len(self.pods(role)) for role in ENGINE_ROLES}
         every(clock, SCRAPE_SECONDS, self.signals.read)
         for role, scaler in how.scalers.items():

@@ -7,6 +7,7 @@ from typing import Final
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import Owner
 from pdinference.loadmetrics.baselines import Baselines
+from pdinference.loadmetrics.rises import LOADS, Rises
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
@@ -32,10 +33,17 @@ SIGNALS: Final[Mapping[Role, tuple[Signal, ...]]] = {
 
 
 class Signals:
-    """Reads pods at intervals. Between two readings everybody sees old values."""
+    """Reads pods at intervals. Between two readings everybody sees old values.
 
-    def __init__(self, clock: Clock, fleet: SimulatedFleet) -> None:
-        self._clock, self._fleet = clock, fleet
+    Args:
+        clock: Simulated time.
+        fleet: The pods.
+        ahead: Seconds that a pod takes to start, if loads are those that are expected then.
+    """
+
+    def __init__(self, clock: Clock, fleet: SimulatedFleet, ahead: float | None = None) -> None:
+        self._clock, self._fleet, self._ahead = clock, fleet, ahead
+        self._rises = Rises()
         self._windows: dict[SimulatedPod, Window] = {}
         self._baselines = Baselines()
 
@@ -62,9 +70,12 @@ class Signals:
         upstream = Upstream(self._loads(Role.PARAMETER), self._baselines.shortest(_OWNER, (_REVISION,), None))
         try:
             now = self._clock.now
-            return measure(signal, self._loads(role), target=target, now=now, upstream=upstream).value
+            value = measure(signal, self._loads(role), target=target, now=now, upstream=upstream).value
         except LoadUnavailableError:
             return None
+        if self._ahead is None or signal not in LOADS:
+            return value
+        return self._rises.expected((_OWNER, role, signal), value, now=now, start_seconds=self._ahead)
 
     def _loads(self, role: Role) -> list[PodLoad]:
         serving = self._fleet.serving(role)

@@ -3,11 +3,14 @@
 All vLLMs of a wave run at once, as containers of one pod (`benchmarks.on_gpu.one_pod`), or as plain processes with
 `plain: true`; those without load keep memory of their GPU, and nothing else. Each run of the wave puts the router, or
 several (`routers: 2`), before some of them, and sends its loads, with the same arrivals as in all other runs. OUT gets
-a line of JSON for each load, with all of its requests. `benchmarks/on_gpu/measured/defaults.yaml` is such a plan.
+a line of JSON for each load, with all of its requests. A run with `goodput: true` sends each load at the rates of
+`benchmarks.on_gpu.goodput`, with bounds from the runs before it with `lone: true`.
+`benchmarks/on_gpu/measured/defaults.yaml` is such a plan.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import re
 import subprocess
@@ -22,6 +25,7 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.on_gpu import one_pod, servers
+from benchmarks.on_gpu.goodput import Bounds, next_load
 from benchmarks.on_gpu.loads import Load, load_of, run
 from benchmarks.on_gpu.process_use import stat_of
 
@@ -54,7 +58,18 @@ _COUNTED: Final = {
     "tokens": "vllm:generation_tokens_total",
 }
 _WAYS: Final = re.compile(r"pdinference_router_(ways?_|alone_prompt|cached_prompt)\w*total")
-_SHOWN: Final = ("prompt", "rate", "finished_a_second", "ttft", "later_turn_ttft", "tpot", "gap", "whole", "ways")
+_SHOWN: Final = (
+    "prompt",
+    "rate",
+    "finished_a_second",
+    "ttft",
+    "later_turn_ttft",
+    "tpot",
+    "gap",
+    "whole",
+    "kept",
+    "ways",
+)
 
 
 def main() -> None:
@@ -72,13 +87,16 @@ def main() -> None:
     started = {name: plan["servers"][name] | {"port": 8100 + at} for at, name in enumerate(wave["servers"])}
     plain = wave.get("plain", False)
     place = one_pod.processes if plain else one_pod.pod
-    lines = {name: _line(one, plan["arguments"], plain=plain) for name, one in started.items()}
+    lines = {
+        name: _line(one, plan["arguments"] + wave.get("arguments", []), plain=plain) for name, one in started.items()
+    }
     with place(lines) as pod:
         for name, one in started.items():
             one_pod.wait(pod, name, one["port"], 240)
         print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
+        bounds = Bounds()
         for each in wave["runs"]:
-            _measure({"plain": plain} | each, started, arguments.out, end)
+            _measure({"plain": plain} | each, started, arguments.out, end, bounds)
 
 
 def _line(one: dict[str, Any], common: list[str], *, plain: bool) -> list[str]:
@@ -88,45 +106,56 @@ def _line(one: dict[str, Any], common: list[str], *, plain: bool) -> list[str]:
     return one_pod.container(*where, arguments)
 
 
-def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float) -> None:
+def _measure(each: dict[str, Any], started: dict[str, Any], out: Path, end: float, bounds: Bounds) -> None:
     ports = {name: started[name]["port"] for name in [*each.get("p", []), *each["d"]]}
     options, routers = each.get("router", []), each.get("routers", 1)
     roles = [ports[name] for name in each.get("p", [])], [ports[name] for name in each["d"]]
+    names = {"plain": each["plain"], "p": each.get("p", []), "d": each["d"], "router": options, "routers": routers}
     with _routers(routers, *roles, options) as urls:
         asyncio.run(run(urls, servers.MODEL, _WARM_UP, 0))
-        for text in each["loads"]:
-            load = load_of(text)
-            if time.monotonic() + load.warm_up + load.counted + each.get("drain", 30) > end:
-                print(f"no time for {each} {text}", flush=True)
-                continue
-            counted, used, since = _counters(ports), _cpu(ports), time.monotonic()
-            result = asyncio.run(run(urls, servers.MODEL, load, each=True))
-            counters = {
-                name: {key: round(value - counted[name][key], 3) for key, value in of.items()}
-                for name, of in _counters(ports).items()
-            }
-            lasted = time.monotonic() - since
-            cores = {
-                name: {key: round((value - used[name][key]) / lasted, 2) for key, value in of.items()}
-                for name, of in _cpu(ports).items()
-            }
-            line = {
-                "plain": each["plain"],
-                "p": each.get("p", []),
-                "d": each["d"],
-                "router": options,
-                "routers": routers,
-                **result,
-                "ways": _ways(routers),
-                "counters": counters,
-                "cores": cores,
-            }
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            print(
-                json.dumps({key: line.get(key) for key in ("plain", "p", "d", "router", "routers", *_SHOWN)}),
-                flush=True,
-            )
+        seeds = itertools.count(1)
+        for load in map(load_of, each["loads"]):
+            shares: list[float] = []
+            tried: Load | None = load
+            while tried is not None:
+                if time.monotonic() + tried.warm_up + tried.counted + each.get("drain", 30) > end:
+                    print(f"no time for {each} {tried}", flush=True)
+                    break
+                result = _sent(urls, tried, ports, next(seeds))
+                tried = _judged(result, each, bounds, shares, tried)
+                line = names | result | {"ways": _ways(routers)}
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(json.dumps({key: line.get(key) for key in (*names, *_SHOWN)}), flush=True)
+
+
+def _judged(
+    result: dict[str, Any], each: dict[str, Any], bounds: Bounds, shares: list[float], load: Load
+) -> Load | None:
+    """Take what a load gave for bounds, or compare it with them; the load at the next rate, None if there is none."""
+    if each.get("lone"):
+        bounds.learn(result)
+    if not each.get("goodput"):
+        return None
+    result["kept"] = round(bounds.share_kept(result), 4)
+    shares.append(result["kept"])
+    return next_load(load, shares)
+
+
+def _sent(urls: list[str], load: Load, ports: dict[str, int], seed: int) -> dict[str, Any]:
+    """What a load took, and what the vLLMs counted meanwhile. Another seed for each load: no prompt is in a cache."""
+    counted, used, since = _counters(ports), _cpu(ports), time.monotonic()
+    result = asyncio.run(run(urls, servers.MODEL, load, seed, each=True))
+    lasted = time.monotonic() - since
+    counters = {
+        name: {key: round(value - counted[name][key], 3) for key, value in of.items()}
+        for name, of in _counters(ports).items()
+    }
+    cores = {
+        name: {key: round((value - used[name][key]) / lasted, 2) for key, value in of.items()}
+        for name, of in _cpu(ports).items()
+    }
+    return result | {"counters": counters, "cores": cores}
 
 
 @contextmanager

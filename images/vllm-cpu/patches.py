@@ -146,6 +146,49 @@ _PACE: Final = Patch(
     '        self._earliest_step = time.monotonic() + float(os.environ.get("VLLM_CPU_STEP_SECONDS", "0"))\n',
 )
 
+# On CPUs, vLLM has no collectives for ranks with different numbers of tokens, and its kernel expects all experts of the
+# model at each rank (expert_ranks.py).
+_RANKS: Final = "vllm/distributed/device_communicators"
+_EXPERTS_OF_RANKS: Final = Patch(
+    why="data-parallel ranks exchange the tokens for each other's experts",
+    distribution="vllm-cpu",
+    path=f"{_RANKS}/cpu_communicator.py",
+    before="    def dispatch_router_logits(\n",
+    after="""    def all_gatherv(self, input_, dim=0, sizes=None):
+        from . import expert_ranks
+
+        assert dim == 0
+        several = isinstance(input_, list)
+        tensors = input_ if several else [input_]
+        sizes = sizes or [tensors[0].shape[0]] * self.world_size
+        found = [expert_ranks.gathered(each, sizes, self.device_group) for each in tensors]
+        return found if several else found[0]
+
+    def reduce_scatterv(self, input_, dim=-1, sizes=None):
+        from . import expert_ranks
+
+        assert dim == 0
+        sizes = sizes or [input_.shape[0] // self.world_size] * self.world_size
+        return expert_ranks.summed(input_, sizes, self.rank_in_group, self.device_group)
+
+    def dispatch_router_logits(
+""",
+)
+_PLACES_OF_EXPERTS: Final = Patch(
+    why="a rank computes with the experts that it has",
+    distribution="vllm-cpu",
+    path="vllm/model_executor/layers/fused_moe/experts/cpu_moe.py",
+    before="""        # hidden_states by MoEPrepareAndFinalizeNoDPEPModular.prepare().
+        if self._use_zentorch:
+""",
+    after="""        # hidden_states by MoEPrepareAndFinalizeNoDPEPModular.prepare().
+        from vllm.distributed.device_communicators import expert_ranks
+
+        topk_ids, topk_weights = expert_ranks.local_experts(topk_ids, topk_weights, expert_map)
+        if self._use_zentorch:
+""",
+)
+
 PATCHES: Final = (
     _PROGRESS_THREAD,
     _CORE_PINNING,
@@ -157,6 +200,8 @@ PATCHES: Final = (
     _TIER_COPIES,
     _TIER_EVENTS,
     _PACE,
+    _EXPERTS_OF_RANKS,
+    _PLACES_OF_EXPERTS,
 )
 
 
@@ -208,5 +253,6 @@ if __name__ == "__main__":
     for each in PATCHES:
         apply(each)
     add_module("host_copies.py", "vllm-cpu", _OFFLOAD)
+    add_module("expert_ranks.py", "vllm-cpu", _RANKS)
     site = Path(str(importlib.metadata.distribution("vllm-cpu").locate_file("")))
     (site / "collect-seldom.pth").write_text(_COLLECT_SELDOM, encoding="utf-8")

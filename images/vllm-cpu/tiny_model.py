@@ -1,4 +1,4 @@
-"""Make the tiny model that tests and demos serve: a random Llama with a byte-level tokenizer.
+"""Make the tiny models that tests and demos serve: a random Llama with a byte-level tokenizer, and one with experts.
 
 Nothing is downloaded, and the same releases make the same bytes: the weights come from a fixed seed. The answers mean
 nothing; everything around them (tokens, KV cache, transfer, streaming) is as real as with any other Llama.
@@ -14,7 +14,13 @@ from typing import Final
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 SEED: Final = 20261120
 MAX_LENGTH: Final = 4096
@@ -41,7 +47,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def main(folder: Path) -> None:
-    """Write the model to a folder, readable by everybody.
+    """Write the models to a folder, and to others beside it, readable by everybody.
 
     Args:
         folder: Where to put it; made when it is missing.
@@ -62,9 +68,34 @@ def main(folder: Path) -> None:
     )
     words.save_pretrained(folder)
     LlamaForCausalLM(config).save_pretrained(folder)
-    write_adapter(folder.with_name(f"{folder.name}-lora"), config)
-    for path in (*folder.iterdir(), *folder.with_name(f"{folder.name}-lora").iterdir()):
+    lora, experts = (folder.with_name(f"{folder.name}-{what}") for what in ("lora", "experts"))
+    write_adapter(lora, config)
+    words.save_pretrained(experts)
+    with_experts(words).save_pretrained(experts)
+    for path in (*folder.iterdir(), *lora.iterdir(), *experts.iterdir()):
         path.chmod(0o644)
+
+
+def with_experts(words: PreTrainedTokenizerFast) -> Qwen3MoeForCausalLM:
+    """Return a random mixture of eight experts, two of which compute each token."""
+    config = Qwen3MoeConfig(
+        vocab_size=len(words),
+        hidden_size=128,
+        intermediate_size=256,
+        moe_intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        num_experts=8,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        max_position_embeddings=MAX_LENGTH,
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+        pad_token_id=words.pad_token_id,
+    )
+    return Qwen3MoeForCausalLM(config)
 
 
 def write_adapter(folder: Path, config: LlamaConfig) -> None:

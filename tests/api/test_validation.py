@@ -285,10 +285,16 @@ def test_what_is_null_was_not_given(document: Make) -> None:
             "more replicas",
         ),
         (
+            {"parameter": {"parallelism": {"tensor": 2, "data": 3, "nodes": 2, "expert": True}}},
+            "spec.parameter.parallelism.data",
+            "Use a multiple of nodes",
+        ),
+        (
             {"decode": {"parallelism": {"tensor": 2, "nodes": 2}}},
             "spec.decode.parallelism.nodes",
-            "only P instances",
+            "data-parallel ranks",
         ),
+        ({"parameter": {"placement": {"domain": "rack"}}}, "spec.parameter.placement.domain", "on one node"),
         ({"parameter": {"nodePools": [{}]}}, "spec.parameter.nodePools", "one entry for each node"),
         (
             {"parameter": {"parallelism": {"pipeline": 2, "nodes": 2}, "nodePools": [{}, {}, {}]}},

@@ -50,6 +50,47 @@ def test_clients_in_the_cluster_need_none(document: Make, router: Json) -> None:
     assert not warnings(document, router)
 
 
+@pytest.mark.parametrize(
+    ("role", "parallelism", "remedy"),
+    [
+        ("parameter", {"tensor": 16}, "16 GPUs of one host, and few hosts have more than 8"),
+        ("parameter", {"data": 16, "expert": True}, "Set nodes: 2."),
+        ("parameter", {"tensor": 2, "data": 16, "nodes": 2, "expert": True}, "Set nodes: 4."),
+        ("parameter", {"data": 16}, "set expert: true and nodes: 2."),
+        ("parameter", {"data": 11, "expert": True}, "Set nodes: 11."),
+        ("parameter", {"data": 17, "expert": True}, "Lower it."),
+        ("decode", {"data": 16, "expert": True}, "Set nodes: 2."),
+        ("decode", {"tensor": 16}, "Lower it."),
+    ],
+)
+def test_no_pod_needs_more_gpus_than_a_host_has(document: Make, role: str, parallelism: Json, remedy: str) -> None:
+    tensor = parallelism.get("tensor", 1)
+    roles: dict[str, Json] = {"parameter": PINNED | {"parallelism": {"tensor": tensor}}}
+    roles["decode"] = {"parallelism": {"tensor": tensor}}
+    roles[role] |= {"parallelism": parallelism}
+    found = examine(document(**roles, transfer={"path": "Network"}), RenderSettings())
+    assert not found.problems
+    assert remedy in {one.field: one.message for one in found.warnings}[f"spec.{role}.parallelism"]
+
+
+def test_the_pod_of_both_roles_may_be_too_large(document: Make) -> None:
+    transfer = {"hostLocal": {"parameter": 4, "decode": 6}}
+    found = examine(document(parameter=PINNED, transfer=transfer), RenderSettings())
+    assert "needs 10 GPUs" in {one.field: one.message for one in found.warnings}["spec.transfer.hostLocal"]
+
+
+def test_slices_of_gpus_may_be_more_than_a_host_has_gpus(document: Make) -> None:
+    slices = {"accelerator": {"resourceName": "nvidia.com/mig-1g.10gb"}, "parallelism": {"data": 14}}
+    found = examine(document(parameter=slices, decode=slices, transfer={"path": "Network"}), RenderSettings())
+    assert not [one for one in found.warnings if "parallelism" in one.field]
+
+
+@pytest.mark.parametrize("parallelism", [{"tensor": 8}, {"data": 16, "nodes": 2, "expert": True}])
+def test_eight_gpus_of_a_host_are_none_too_many(document: Make, parallelism: Json) -> None:
+    roles = {"parameter": PINNED | {"parallelism": parallelism}, "decode": {"parallelism": {"tensor": 8}}}
+    assert not examine(document(**roles, transfer={"path": "Network"}), RenderSettings()).warnings
+
+
 def test_a_route_needs_keys_and_with_tls_a_policy(document: Make) -> None:
     assert warnings(document, ROUTE).keys() == {"spec.router.route"}
     assert "apiKeys" in warnings(document, ROUTE)["spec.router.route"]

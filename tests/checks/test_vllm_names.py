@@ -29,7 +29,7 @@ def listed(version: str, kind: str) -> set[str]:
 
 def named() -> set[str]:
     """Each metric of vLLM that operator, router, command line, dashboard or alerts name."""
-    files = [file for folder in READERS for file in (REPOSITORY / folder).rglob("*") if file.suffix != ".pyc"]
+    files = [file for folder in READERS for file in (REPOSITORY / folder).rglob("*") if "__pycache__" not in file.parts]
     texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
     return {name for text in texts for name in re.findall(r"\bvllm:[a-z0-9_]+", text)}
 

@@ -33,6 +33,8 @@ class FakeRouter:
         self.bodies: list[Json] = []
         self.keys: list[str] = []
         self.at_once = self.most_at_once = 0
+        self.together: asyncio.Barrier | None = None
+        """Each answer waits for others here, so that so many are under way at once."""
         self._cluster = cluster
 
     @asynccontextmanager
@@ -59,6 +61,8 @@ class FakeRouter:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
+            if self.together is not None:
+                await self.together.wait()
             return await self._streamed(request, body)
         finally:
             self.at_once -= 1

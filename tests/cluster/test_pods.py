@@ -142,16 +142,26 @@ def test_the_log_of_a_container_that_was_killed_from_outside_is_not_quoted(code:
     assert problem.last_words == words
 
 
-def test_a_pod_of_a_further_node_belongs_to_p() -> None:
-    labels = {names.LABEL_NAME: "x", names.LABEL_REVISION: "r", **names.node_labels(1)}
-    metadata = {"name": "x-node1-r-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
-    record = pod_record({"metadata": owned(metadata)})
+@pytest.mark.parametrize("role", names.ENGINE_ROLES)
+@pytest.mark.parametrize("node_rank", [0, 1])
+def test_a_pod_of_one_of_several_nodes_belongs_to_its_role(role: names.Role, node_rank: int) -> None:
+    labels = names.role_selector("x", role, "r") | names.node_labels(role, node_rank)
+    workload = names.node_workload("x", role, 1, "r") if node_rank else names.revision_object("x", role, "r")
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": "s", "controller": True}
+    metadata = {"name": "x-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
+    record = pod_record({"metadata": {**metadata, "ownerReferences": [owner]}})
     assert record is not None
-    assert (record.summary.role, record.summary.node_rank) == (names.Role.PARAMETER, 1)
+    assert (record.summary.role, record.summary.node_rank) == (role, node_rank)
+    foreign = {**owner, "kind": "ReplicaSet"}
+    assert pod_record({"metadata": {**metadata, "ownerReferences": [foreign]}}) is None
 
 
 def test_a_pod_of_a_further_node_without_its_rank_is_not_ours() -> None:
-    metadata = {"name": "x", "namespace": "ns", "labels": {names.LABEL_NAME: "x", names.LABEL_ROLE: names.FURTHER_NODE}}
+    metadata = {
+        "name": "x",
+        "namespace": "ns",
+        "labels": {names.LABEL_NAME: "x", names.LABEL_ROLE: names.FURTHER_NODES[names.Role.PARAMETER]},
+    }
     assert pod_record({"metadata": owned(metadata)}) is None
 
 

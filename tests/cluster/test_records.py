@@ -62,7 +62,7 @@ def test_a_workloads_revision_is_the_one_of_its_pods() -> None:
 
 def test_a_further_node_of_p_is_told_from_the_first() -> None:
     body = deployment()
-    body["metadata"]["labels"] |= names.node_labels(2)
+    body["metadata"]["labels"] |= names.node_labels(names.Role.PARAMETER, 2)
     workload = child_record("StatefulSet", body).workload
     assert workload is not None
     assert (workload.role, workload.node_rank) == (names.Role.PARAMETER, 2)

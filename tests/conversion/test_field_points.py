@@ -1,11 +1,13 @@
 """Inputs of the field that were once lost, refused or wrongly explained. Each stands for a kind."""
 
+import shlex
 from typing import Any
 
 import pytest
 import yaml
 
 from pdinference.api.names import Role
+from pdinference.checks.examine import examine
 from pdinference.conversion import (
     Conversion,
     ConversionError,
@@ -18,6 +20,7 @@ from pdinference.conversion import (
 )
 from pdinference.conversion.gpu_labels import _BY_LABEL, _INSTANCES
 from pdinference.conversion.roles import pair_of as pair
+from pdinference.manifests import RenderSettings
 from pdinference.memory.gpus import gpu_memory
 
 
@@ -125,12 +128,65 @@ def test_only_files_are_called_files(option: str, warned: bool) -> None:
 
 
 def test_many_data_parallel_ranks_name_data_and_what_is_possible() -> None:
-    found = remarks(script("vllm serve a/b --tensor-parallel-size 1 --data-parallel-size 16 --enable-expert-parallel"))
+    line = "vllm serve a/b --tensor-parallel-size 1 --data-parallel-size 16"
+    text = remarks(script(line))["decode.parallelism.data"]
+    assert "only with expert: true" in text
+    assert "set data: 8 and raise replicas (to 2" in text
+    found = remarks(script(f"{line} --enable-expert-parallel"))
+    for letter, role in (("P", "parameter"), ("D", "decode")):
+        assert f"{letter} gets 2 pods on nodes of their own" in found[f"{role}.parallelism.nodes"]
+        assert f"{role}.parallelism.data" not in found
+
+
+_MOONCAKE = '--kv-transfer-config {"kv_connector":"MooncakeConnector","kv_role":"kv_both"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--data-parallel-size 64 --data-parallel-size-local 1 --enable-expert-parallel", "may have 16 at most"),
+        ("--data-parallel-size 2 --data-parallel-size-local 1", "only with expert: true"),
+        (
+            f"--data-parallel-size 16 --data-parallel-size-local 8 --enable-expert-parallel {_MOONCAKE}",
+            "With transfer.connector Mooncake",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_are_left_out_and_it_says_so(options: str, said: str) -> None:
+    *plain, last = options.split(" ")
+    found = script(f"vllm serve a/b {' '.join(plain)} {shlex.quote(last)}")
     for role in ("parameter", "decode"):
-        text = found[f"{role}.parallelism.data"]
-        assert "not supported yet" in text
-        assert "set data: 8 and raise replicas (to 2" in text
-    assert "decode.parallelism.tensor" not in found
+        assert any(one.subject == f"{role}.parallelism.nodes" and said in one.text for one in found.remarks)
+    problems = examine(found.document | {"metadata": {"name": "x", "namespace": "ns"}}, RenderSettings()).problems
+    assert not [one for one in problems if "parallelism" in one.field]
+
+
+def test_ranks_of_p_get_nodes_with_expert_parallelism_alone() -> None:
+    line = "vllm serve a/b --tensor-parallel-size 2 --data-parallel-size 12"
+    assert spec(script(f"{line} --enable-expert-parallel"))["parameter"]["parallelism"] == {
+        "tensor": 2,
+        "data": 12,
+        "nodes": 3,
+        "expert": True,
+    }
+    without = script(line)
+    assert "nodes" not in spec(without)["parameter"]["parallelism"]
+    assert "only with expert: true" in remarks(without)["parameter.parallelism.data"]
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "said"),
+    [
+        ("--tensor-parallel-size 4 --data-parallel-size 64", None, "on several nodes"),
+        ("--data-parallel-size 8 --nnodes 3", None, "which 3 does not divide"),
+        ("--data-parallel-size 16 --nnodes 4", 4, None),
+    ],
+)
+def test_the_nodes_of_ranks_are_those_that_the_line_means(options: str, nodes: int | None, said: str | None) -> None:
+    conversion = script(f"vllm serve a/b {options} --enable-expert-parallel")
+    assert spec(conversion)["parameter"]["parallelism"].get("nodes") == nodes
+    assert said is None or any(said in text for text in remarks(conversion).values())
+    assert not [one for one in examine(conversion.document, RenderSettings()).problems if "parallelism" in one.field]
 
 
 @pytest.mark.parametrize("variable", ["$(KEY)", "$KEY"])

@@ -188,13 +188,39 @@ def test_more_gpus_than_a_host_has_are_spread_over_nodes() -> None:
         ("$MODEL", "a shell would replace"),
         ("--model ./models/llama", "absolute path"),
         ("gpt2", "OWNER/NAME"),
-        ("s3://bucket/llama", "bucket"),
         ("'/models/my llama'", "Rename it"),
     ],
 )
 def test_without_a_usable_model_there_is_no_resource(model: str, words: str) -> None:
     with pytest.raises(ConversionError, match=words):
         converted(f"python -m vllm.entrypoints.openai.api_server {model} --dtype half")
+
+
+def test_a_bucket_is_a_source_with_what_the_variables_say() -> None:
+    env = "AWS_ENDPOINT_URL=https://minio.example:9000 AWS_DEFAULT_REGION=eu-west-1 AWS_SECRET_ACCESS_KEY=x"
+    env += " AWS_SESSION_TOKEN=y AWS_CA_BUNDLE=/ca.pem"
+    conversion = converted(f"{env} vllm serve s3://models/llama --load-format runai_streamer")
+    assert conversion.document["spec"]["model"] == {
+        "name": "s3://models/llama",
+        "source": {
+            "bucket": {
+                "uri": "s3://models/llama",
+                "endpoint": "https://minio.example:9000",
+                "region": "eu-west-1",
+                "secretName": "bucket",
+            }
+        },
+        "load": {"format": "runai_streamer"},
+    }
+    assert "--from-file=AWS_ACCESS_KEY_ID=FILE" in about(conversion, "model.source.bucket.secretName")
+    assert conversion.document["spec"]["engine"]["env"] == {"AWS_CA_BUNDLE": "/ca.pem"}
+    assert "without a session token" in about(conversion, "AWS_SESSION_TOKEN")
+    validated(conversion.document)
+
+
+def test_a_loader_with_options_of_its_own_stays_an_option() -> None:
+    spec = spec_of("vllm serve /m --load-format tensorizer")
+    assert spec["engine"]["args"] == {"load-format": "tensorizer"}
 
 
 def test_a_folder_becomes_a_path_and_says_what_else_it_could_be() -> None:

@@ -95,7 +95,8 @@ def test_examples_start_a_server_on_their_first_node(start: Start, example: Path
             started = start(resource, role, rank)
             assert started.launcher is (Launcher.WITHOUT_SERVER if rank else Launcher.ONE_SERVER)
             assert started.arguments.model == model_reference(resource.spec.model)
-            assert (started.arguments.port, started.arguments.nnodes) == (8000, parallelism.nodes)
+            nodes = 1 if parallelism.data > 1 else parallelism.nodes  # data-parallel ranks find each other otherwise
+            assert (started.arguments.port, started.arguments.nnodes) == (8000, nodes)
             assert started.arguments.tensor_parallel_size == parallelism.tensor
             assert (started.arguments.kv_transfer_config is not None) is resource.spec.transfers_kv
 

@@ -55,3 +55,23 @@ def test_only_the_first_node_has_api_servers(resource: Make) -> None:
 
 def test_script_and_operator_agree_on_the_exit_code() -> None:
     assert group_member.BROKEN_EXIT == names.GROUP_BROKEN_EXIT
+
+
+@pytest.mark.parametrize(("data", "nodes", "starts"), [(2, 2, [1]), (4, 2, [2]), (16, 4, [4, 8, 12])])
+def test_each_node_starts_the_data_parallel_ranks_after_those_of_the_nodes_before(
+    resource: Make, data: int, nodes: int, starts: list[int]
+) -> None:
+    r = resource(parameter={"parallelism": {"data": data, "nodes": nodes, "expert": True}})
+    first, *others = (engine_command(r, Role.PARAMETER, rank) for rank in range(nodes))
+    for command in (first, *others):
+        words = as_the_kubelet_runs(command)
+        assert f"--data-parallel-size={data}" in words
+        assert f"--data-parallel-size-local={data // nodes}" in words
+        assert not any(word.startswith(("--nnodes", "--master")) for word in words)
+    assert "--data-parallel-address=$(VLLM_HOST_IP)" in as_the_kubelet_runs(first)
+    assert not any("start-rank" in word for word in first.arguments)
+    for command, start in zip(others, starts, strict=True):
+        words = as_the_kubelet_runs(command)
+        assert f"--data-parallel-start-rank={start}" in words
+        assert "--data-parallel-address=llama-parameter-r-7.llama-parameter" in words
+        assert "--headless" in words

@@ -59,6 +59,12 @@ def test_it_gets_the_settings_of_the_spec(resource: Make, spec: dict[str, Any], 
     assert parsed(resource(router=spec)).items() >= options.items()
 
 
+def test_it_knows_the_data_parallel_ranks_of_each_role(resource: Make) -> None:
+    assert [parsed(resource())[f"{role}_ranks"] for role in ("parameter", "decode")] == [1, 1]
+    found = parsed(resource(decode={"parallelism": {"data": 4, "expert": True}}))
+    assert [found[f"{role}_ranks"] for role in ("parameter", "decode")] == [1, 4]
+
+
 def test_it_gets_the_objectives_if_it_has_ways_to_choose_from(resource: Make) -> None:
     objectives = {"ttft": "1500ms", "tpot": "30ms"}
     always, adaptive = (

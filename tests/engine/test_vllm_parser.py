@@ -182,6 +182,18 @@ def test_vllm_reads_the_tiers(resource: Callable[..., PDInference]) -> None:
     assert '"cpu_bytes_to_use"' in inspect.getsource(OffloadingSpecFactory.get_spec_cls({}).__init__)
 
 
+def test_the_ranks_of_one_instance_are_what_vllm_takes_them_for(resource: Callable[..., PDInference]) -> None:
+    r = resource(parameter={"parallelism": {"data": 4, "nodes": 2, "expert": True}})
+    first, second = (parsed(r, Role.PARAMETER, rank) for rank in range(2))
+    for arguments in (first, second):
+        assert (arguments.data_parallel_size, arguments.data_parallel_size_local) == (4, 2)
+        assert arguments.data_parallel_rpc_port == 29550
+        assert arguments.enable_expert_parallel
+        assert not arguments.data_parallel_hybrid_lb
+    assert (first.data_parallel_start_rank, first.headless, first.api_server_count) == (None, False, 1)
+    assert (second.data_parallel_start_rank, second.headless, second.api_server_count) == (2, True, 0)
+
+
 def test_the_nodes_of_one_instance_are_what_vllm_takes_them_for(resource: Callable[..., PDInference]) -> None:
     parallelism = {"tensor": 4, "pipeline": 2, "nodes": 2, "layerPartition": [42, 38]}
     r = resource(parameter={"parallelism": parallelism}, decode={"parallelism": {"tensor": 4}})

@@ -16,13 +16,14 @@ def serving() -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
     with subprocess.Popen([binary("crane"), "registry", "serve", f"--address={address}"]) as process:
         try:
-            wait_until("the registry", lambda: _answers(address), timeout=60)
+            wait_until("the registry", lambda: answers(address), timeout=60)
             yield address
         finally:
             process.terminate()
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
+    """Whether something listens there."""
     host, _, port = address.partition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

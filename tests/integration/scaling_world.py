@@ -1,6 +1,7 @@
 """The operator's metrics API behind the API server, and pods with a load."""
 
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -91,7 +92,11 @@ class ScalingWorld:
             self._pods[uid] = await FakeVllm(replace(load)).start()
             address = self._pods[uid].address
             status = {**READY_STATUS, "podIP": address, "podIPs": [{"ip": address}]}
-            await self.world.api.merge(POD.path(self.world.namespace, name) + "/status", {"status": status})
+            try:
+                await self.world.api.merge(POD.path(self.world.namespace, name) + "/status", {"status": status})
+            except ApiError as error:
+                if error.status != HTTPStatus.NOT_FOUND:  # a scale-down may have taken it meanwhile
+                    raise
         return [self._pods[pod["metadata"]["uid"]] for pod in pods]
 
     async def pods_wanted(self) -> int:

@@ -21,6 +21,7 @@ from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, onl
 from tests.conftest import allowing
 from tests.hostile.pod_templates import LEGITIMATE
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
+from tests.waiting import wait_until
 
 AS_OPERATOR = (f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
 HOST_PATHS = [{"path": "/srv/models"}]
@@ -336,3 +337,21 @@ def test_of_the_metrics_api_it_changes_the_ca_bundle_alone(guarded: Kubernetes) 
 
 def test_people_are_not_held_to_it(guarded: Kubernetes) -> None:
     guarded.apply([account(namespace="kube-system", owned=False)], "--dry-run=server")
+
+
+def test_the_installation_may_allow_p_and_d_to_be_root_and_no_more(guarded: Kubernetes) -> None:
+    """The last test of this file: it leaves the policies so."""
+    root = {"runAsNonRoot": False, "runAsUser": 0}
+    of_d, other, privileged = (
+        job(context=root),
+        job(context=root),
+        job(context={"privileged": True, "allowPrivilegeEscalation": True}),
+    )
+    for item in (of_d, privileged):
+        item["spec"]["template"]["metadata"] = {"labels": {"pdinference.io/role": "decode"}}
+    assert "may start no container that is privileged or runs as root" in refusal(guarded, of_d)
+    guarded.helm("upgrade", {"policy": {"root": True}})
+    # A warning of Kubernetes' own Pod Security remains.
+    wait_until(lambda: "ValidatingAdmissionPolicy" not in refusal(guarded, of_d), "root to be allowed")
+    for item in (other, privileged):
+        assert "may start no container that is privileged or runs as root" in refusal(guarded, item)

@@ -1,9 +1,13 @@
 """The operator's promises, on a real API server and with the real controllers of Kubernetes."""
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -338,26 +342,31 @@ async def test_a_refused_child_is_reported_in_the_api_servers_words(world: World
     assert await world.get(DEPLOYMENT, "llama-router"), "the other children are there"
 
 
+@pytest.mark.parametrize(
+    ("role", "split"),
+    [(Role.PARAMETER, {"pipeline": 2, "nodes": 2}), (Role.DECODE, {"data": 2, "nodes": 2, "expert": True})],
+)
 async def test_an_instance_of_several_nodes_is_served_scaled_and_pruned_as_one(
-    world: World, operators: Operators
+    world: World, operators: Operators, role: Role, split: Json
 ) -> None:
     await operators.start()
-    spread = {"parallelism": {"pipeline": 2, "nodes": 2}}
-    await world.apply(parameter=spread)
+    spread: dict[str, Any] = {str(role): {"parallelism": split}}
+    await world.apply(**spread)
     wide = await world.serving()
-    first, second = names.revision_object("llama", Role.PARAMETER, wide), names.node_workload("llama", 1, wide)
-    (pod,) = await world.pods(Role.PARAMETER, wide)
+    first, second = names.revision_object("llama", role, wide), names.node_workload("llama", role, 1, wide)
+    (pod,) = await world.pods(role, wide)
     assert pod["metadata"]["name"] == f"{first}-0"
     assert pod["metadata"]["labels"][names.LABEL_POD_INDEX] == "0"
 
-    await world.apply(parameter={**spread, "replicas": 2})
+    spread[role]["replicas"] = 2
+    await world.apply(**spread)
 
     async def scaled() -> bool:
         sets = [await world.get(STATEFUL_SET, name) or {} for name in (first, second)]
         return [found["spec"]["replicas"] for found in sets] == [2, 2]
 
     async def reported() -> bool:
-        return bool((await world.status())["roles"]["parameter"]["desired"] == 2)
+        return bool((await world.status())["roles"][role]["desired"] == 2)
 
     await until(scaled, "both nodes have two pods")
     await until(reported, "the status has two pods")
@@ -369,3 +378,9 @@ async def test_an_instance_of_several_nodes_is_served_scaled_and_pruned_as_one(
         return not any([await world.get(STATEFUL_SET, name) for name in (first, second)])
 
     await until(gone, "both nodes of the old revision are gone")
+
+    async def without_a_service() -> bool:
+        found = await world.get(SERVICE, names.role_object("llama", role))
+        return (found is None) is (role is Role.DECODE)
+
+    await until(without_a_service, "D on one node has no headless Service")

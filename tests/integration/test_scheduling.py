@@ -418,3 +418,40 @@ async def test_a_capability_that_pod_security_forbids_is_reported(
     await world.api.merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": allowed}})
     await nodes(world, Role.PARAMETER)
     await nodes(world, Role.DECODE)
+
+
+async def test_the_nodes_of_an_instance_are_in_one_domain(world: World, operators: Operators, fleet: Fleet) -> None:
+    """On 64 nodes. Each has room for many pods, so that no instance waits for another one."""
+    racks = {}
+    for number in range(64):
+        rack = str(number % 8)
+        node = await fleet.add(str(number), labels={"rack": rack}, amounts={"nvidia.com/gpu": "64"})
+        racks[node] = rack
+    await operators.start()
+    near = {**fleet.placement, "domain": "rack"}
+    nodes_of = {Role.PARAMETER: 2, Role.DECODE: 4}
+    await world.apply(
+        parameter={"replicas": 6, "parallelism": {"data": 16, "nodes": 2, "expert": True}, "placement": near},
+        decode={"replicas": 4, "parallelism": {"data": 32, "nodes": 4, "expert": True}, "placement": near},
+        router={"placement": fleet.placement},
+    )
+    found: dict[tuple[str, str], list[str]] = {}
+
+    async def placed() -> bool:
+        found.clear()
+        selector = f"{names.LABEL_NAME}=llama,{names.LABEL_NODE_RANK}"
+        for pod in (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]:
+            if node := pod["spec"].get("nodeName"):
+                labels = pod["metadata"]["labels"]
+                instance = labels[names.LABEL_APP_COMPONENT], labels[names.LABEL_POD_INDEX]
+                found.setdefault(instance, []).append(racks[node])
+        return sum(map(len, found.values())) == 6 * 2 + 4 * 4
+
+    await until(placed, "all nodes of all instances are bound", within=PATIENCE_S)
+    assert {instance: len(domains) for instance, domains in found.items()} == {
+        (str(role), str(number)): nodes
+        for (role, nodes), instances in zip(nodes_of.items(), (6, 4), strict=True)
+        for number in range(instances)
+    }
+    assert all(len({*domains}) == 1 for domains in found.values()), found
+    assert len({domains[0] for domains in found.values()}) > 1

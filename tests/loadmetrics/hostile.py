@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from pdinference.loadmetrics.scraping.exposition import _MOST_LINES
+from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
+
 Answering = Callable[[asyncio.StreamWriter], Awaitable[None]]
 """Writes an answer, once a request has come."""
 
@@ -62,10 +65,10 @@ async def _reset(writer: asyncio.StreamWriter) -> None:
     linger.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: close with a reset
 
 
-def dense(size: int = 2**20) -> bytes:
+def dense(size: int = LONGEST_BODY) -> bytes:
     """As many labels in as many wanted lines as the limits allow: what takes longest to read."""
     line = b"vllm:num_requests_waiting{" + b",".join([b'a=""'] * 127) + b"} 1\n"
-    return line * (size // len(line))
+    return line * min(size // len(line), _MOST_LINES)
 
 
 def at_limits() -> list[bytes]:
@@ -94,7 +97,7 @@ READABLE: Final[dict[str, Answering]] = {
 """Answers that can be read, whatever they say."""
 
 UNREADABLE: Final[dict[str, tuple[str, Answering]]] = {
-    "labels of 2 MiB": ("too-long", saying(answer(b"vllm:num_requests_waiting{" + b'a="1",' * 350_000 + b"} 1\n"))),
+    "labels of 6 MiB": ("too-long", saying(answer(b"vllm:num_requests_waiting{" + b'a="1",' * 1_050_000 + b"} 1\n"))),
     "body of 8 MiB": ("too-long", saying(answer(_LINE * 150_000))),
     "body of 8 MiB without length": ("too-long", saying(_OPEN + b"# x\n" * 2 * 2**20)),
     "too many lines": ("too-long", metrics(*[_LINE.strip()] * 5000)),

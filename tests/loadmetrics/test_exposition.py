@@ -51,10 +51,13 @@ def test_several_engines_of_a_pod_are_one_pod() -> None:
     text = (RECORDED / "decode-later.txt").read_text(encoding="utf-8")
     other = (RECORDED / "decode-busy.txt").read_text(encoding="utf-8").replace('engine="0"', 'engine="1"')
     samples = "\n".join(line for line in other.splitlines() if not line.startswith("#"))
-    both = reading(f"{text}\n{samples}\n")
+    written = f"{text}\n{samples}\n".replace('num_gpu_blocks="24"', 'num_gpu_blocks="48"')  # the sum, in both lines
+    both = reading(written)
     assert both.waiting == 12
     assert both.kv_usage == pytest.approx((22 / 23 + 16 / 23) / 2)
-    assert both.cache == KvCache(48, 128)
+    assert both.cache == KvCache(48, 128, ranks=2)
+    assert both.cache is not None
+    assert both.cache.of_a_rank == KvCache(24, 128)
 
 
 def test_sixteen_engines_with_a_long_model_name_fit() -> None:

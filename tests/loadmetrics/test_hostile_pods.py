@@ -1,16 +1,21 @@
 """Responses of hostile pods lead to a reading or to a reason, and to no other error."""
 
 import asyncio
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from pdinference.api.v1alpha1.roles.role import MOST_RANKS
 from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
+from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from tests.loadmetrics.hostile import READABLE, UNREADABLE, dense, pods, saying
 from tests.loadmetrics.hostile import answer as whole
 from tests.loadmetrics.readings import is_sound
+
+RECORDED: Final = Path(__file__).parent / "recorded"
 
 
 async def read(port: int, *, seconds: float = 30, address: str = "127.0.0.1") -> Reading:
@@ -83,4 +88,20 @@ async def test_an_answer_at_all_limits_leaves_the_event_loop_free() -> None:
         counting = asyncio.create_task(count())
         assert (await read(port)).waiting == len(dense().splitlines())
         counting.cancel()
-    assert turns > 2**20 / 16384
+    assert turns > len(dense()) / 16384
+
+
+async def test_as_many_ranks_as_there_may_be_are_read() -> None:
+    """vLLM has all data-parallel ranks of an instance on one page."""
+    one = (RECORDED / "decode-later.txt").read_bytes()
+    page = b"".join(one.replace(b'engine="0"', b'engine="%d"' % rank) for rank in range(MOST_RANKS))
+    assert LONGEST_BODY / 4 < len(page) < LONGEST_BODY
+    async with pods(saying(whole(one))) as port:
+        alone = await read(port)
+    async with pods(saying(whole(page))) as port:
+        found = await read(port)
+    assert (found.running, found.prompt_tokens) == (
+        (alone.running or 0) * MOST_RANKS,
+        (alone.prompt_tokens or 0) * MOST_RANKS,
+    )
+    assert found.prompt_tokens

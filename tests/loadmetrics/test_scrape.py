@@ -58,7 +58,7 @@ class Pods(Autoscaled):
     ) -> None:
         """A D pod; with a node rank, a pod of a P instance of several nodes."""
         labels = names.role_selector("llama", Role.DECODE, "rev")
-        labels |= {} if node is None else names.node_labels(node)
+        labels |= {} if node is None else names.node_labels(Role.PARAMETER, node)
         status = {
             "phase": "Running",
             "podIP": address,

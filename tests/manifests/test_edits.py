@@ -32,6 +32,7 @@ SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLIC
 OF_NO_CHILD = {"rollout.strategy", "memoryPolicy", "engine.version", "transfer.repair"} | {
     *(f"model.architecture.{member}" for member in ("config", "draftConfig")),
     *(f"{role}.accelerator.memory" for role in ("parameter", "decode")),
+    *(f"{role}.autoscaling.lookAhead" for role in ("parameter", "decode")),  # tests/loadmetrics/test_rises.py
     # The bounds that HPAs get, from all that is there: tests/planning/scaling/test_coordination.py.
     *(f"autoscaling.ratio.{end}.{role}" for end in ("min", "max") for role in ("parameter", "decode")),
     "autoscaling.gpuBudget",
@@ -41,7 +42,6 @@ OF_NO_CHILD = {"rollout.strategy", "memoryPolicy", "engine.version", "transfer.r
 """Fields that affect the operator and no child."""
 OF_ONE_VALUE = {
     "decode.parallelism.pipeline",
-    "decode.parallelism.nodes",
 }
 """Fields that may say only what they would anyway."""
 

@@ -183,7 +183,7 @@ def test_a_sidecar_that_sees_vllms_processes_is_refused_beside_a_token(resource:
         try:
             render(resource(**{**spec, "decode": decode, "model": {"source": source}}), settings)
         except InvalidResourceError as error:
-            assert "could read the token" in str(error)  # noqa: PT017 - the message of the one error that is expected
+            assert "could read what tokenSecret names" in str(error)  # noqa: PT017 - the message of the one error that is expected
             return True
         return False
 

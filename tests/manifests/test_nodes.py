@@ -1,4 +1,4 @@
-"""P instances on several nodes: a StatefulSet for each node rank, and one router target for each instance."""
+"""Instances on several nodes: a StatefulSet for each node rank, and one router target for each instance."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +12,9 @@ from pdinference.manifests import Manifest, RenderSettings, render
 Make = Callable[..., PDInference]
 TWO_NODES = {"replicas": 3, "parallelism": {"tensor": 4, "pipeline": 2, "nodes": 2}}
 DECODE = {"parallelism": {"tensor": 4}}
+
+
+D_ON_TWO = {"replicas": 3, "parallelism": {"data": 4, "nodes": 2, "expert": True}}
 
 
 def of_kind(resource: PDInference, kind: str) -> dict[str, Manifest]:
@@ -151,6 +154,74 @@ def test_node_pools_place_early_and_later_layers(resource: Make) -> None:
         assert not selected(spread["labelSelector"], other["metadata"]["labels"])
 
 
-def test_the_longest_name_fits_the_labels_of_the_statefulset() -> None:
-    name = names.node_workload("x" * names.NAME_MAX_LENGTH, 15, "r" * names.REVISION_LENGTH)
+@pytest.mark.parametrize("role", names.ENGINE_ROLES)
+def test_the_longest_name_fits_the_labels_of_the_statefulset(role: names.Role) -> None:
+    name = names.node_workload("x" * names.NAME_MAX_LENGTH, role, 15, "r" * names.REVISION_LENGTH)
     assert len(name) <= 52
+
+
+@pytest.fixture
+def d_on_two(resource: Make) -> PDInference:
+    return resource(decode=D_ON_TWO)
+
+
+def test_d_on_several_nodes_is_a_stateful_set_for_each(d_on_two: PDInference) -> None:
+    revision = render(d_on_two, RenderSettings()).revision
+    p, *d = stateful_sets(d_on_two)
+    assert labels(p)[names.LABEL_ROLE] == names.Role.PARAMETER
+    assert names.LABEL_NODE_RANK not in labels(p)
+    assert [s["metadata"]["name"] for s in d] == [f"llama-decode-{revision}", f"llama-decode1-{revision}"]
+    assert [s["spec"]["replicas"] for s in d] == [3, 3]
+    assert [names.node_of(labels(s)) for s in d] == [(names.Role.DECODE, 0), (names.Role.DECODE, 1)]
+    assert [len(container(s).get("ports", ())) > 0 for s in d] == [True, False]
+    assert list(of_kind(d_on_two, "Deployment")) == ["llama-router"]
+    for one in d:
+        assert [selected(one["spec"]["selector"], labels(other)) for other in d] == [one is other for other in d]
+
+
+def test_the_nodes_of_d_find_the_first_one_by_name(d_on_two: PDInference) -> None:
+    _, first, second = stateful_sets(d_on_two)
+    service = of_kind(d_on_two, "Service")["llama-decode"]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert selected({"matchLabels": service["spec"]["selector"]}, labels(first))
+    leader = "llama-decode-$(PDINFERENCE_REVISION)-$(PDINFERENCE_POD_INDEX).llama-decode"
+    assert first["spec"]["serviceName"] == "llama-decode"
+    words = [container(second)[part] for part in ("command", "args")]
+    assert leader in words[0]
+    assert {f"--data-parallel-address={leader}", "--data-parallel-size-local=2", "--data-parallel-start-rank=2"} <= set(
+        words[1]
+    )
+
+
+def test_all_pods_of_d_reach_each_other_and_p(d_on_two: PDInference) -> None:
+    p, *d = (labels(s) for s in stateful_sets(d_on_two))
+    policies = of_kind(d_on_two, "NetworkPolicy")
+    for role, targets, sources in (("parameter", [p], d), ("decode", d, [p, *d])):
+        spec = policies[f"llama-{role}"]["spec"]
+        assert all(selected(spec["podSelector"], pod) for pod in targets)
+        (open_to,) = (rule["from"] for rule in spec["ingress"] if "ports" not in rule)
+        for source in sources:
+            assert any(selected(peer["podSelector"], source) for peer in open_to)
+    budget = of_kind(d_on_two, "PodDisruptionBudget")["llama-decode"]["spec"]
+    assert all(selected(budget["selector"], pod) for pod in d)
+
+
+def test_an_instance_is_in_one_domain_and_d_near_p_besides(resource: Make) -> None:
+    placed = {**D_ON_TWO, "placement": {"domain": "rack"}}
+    p = {"parallelism": D_ON_TWO["parallelism"], "placement": {"domain": "clique"}}
+    near = {"topologyKey": "row", "required": True}
+    found = stateful_sets(resource(parameter=p, decode=placed, colocation=near))
+    kind = "requiredDuringSchedulingIgnoredDuringExecution"
+    for one in found:
+        own, *others = one["spec"]["template"]["spec"]["affinity"]["podAffinity"][kind]
+        role, _ = names.node_of(labels(one)) or (None, 0)
+        assert own["topologyKey"] == ("clique" if role is names.Role.PARAMETER else "rack")
+        assert own["matchLabelKeys"] == [names.LABEL_REVISION, names.LABEL_POD_INDEX]
+        same = [other for other in found if selected(own["labelSelector"], labels(other))]
+        assert [names.node_of(labels(other)) for other in same] == [(role, 0), (role, 1)]
+        assert [term["topologyKey"] for term in others] == ([] if role is names.Role.PARAMETER else ["row"])
+
+
+def test_d_alone_may_be_on_several_nodes(resource: Make) -> None:
+    found = stateful_sets(resource(mode="Aggregated", decode=D_ON_TWO))
+    assert [names.node_of(labels(s)) for s in found] == [(names.Role.DECODE, 0), (names.Role.DECODE, 1)]

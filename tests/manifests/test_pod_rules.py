@@ -129,6 +129,7 @@ def test_a_refusal_names_the_value_that_would_allow_it(document: Callable[..., J
         "control-plane": "policy.tolerations",
         "every-taint": "policy.tolerations",
         "ipc-lock": "policy.capabilities",
+        "root": "policy.root",
         "host-path": "allowedHostPaths",
     }.items():
         overlay, path = HOSTILE[name]
@@ -156,6 +157,29 @@ def test_the_installation_can_allow_more(document: Callable[..., Json], name: st
     made = document(decode={"podTemplate": HOSTILE[name][0]})
     assert problems(made, settings) == {}
     assert list(pods(PDInference.model_validate(made), settings))
+
+
+ROOT: Json = {"runAsUser": 0, "runAsNonRoot": False}
+
+
+@pytest.mark.parametrize(
+    "made", [{"securityContext": ROOT}, {"containers": [{"name": "vllm", "securityContext": ROOT}]}]
+)
+def test_p_and_d_may_be_root_if_the_installation_says_so_and_the_router_not(
+    document: Callable[..., Json], made: Json
+) -> None:
+    may = RenderSettings(policy=allowing(root=True))
+    spread: Json = {"podTemplate": {"spec": made}, "parallelism": {"data": 2, "nodes": 2, "expert": True}}
+    for role in ("parameter", "decode"):
+        assert problems(document(**{role: spread}))
+        assert problems(document(**{role: spread}), may) == {}
+    assert problems(document(router={"podTemplate": {"spec": {"securityContext": ROOT}}}), may)
+
+
+def test_a_root_that_the_kubelet_would_not_start_is_refused(document: Callable[..., Json]) -> None:
+    made = document(decode={"podTemplate": {"spec": {"securityContext": {"runAsUser": 0}}}})
+    (message,) = set(problems(made, RenderSettings(policy=allowing(root=True))).values())
+    assert "The kubelet starts no root with it. Write false." in message
 
 
 @pytest.mark.parametrize("name", ["system-priority", "control-plane", "every-taint"])

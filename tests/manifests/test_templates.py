@@ -54,4 +54,4 @@ def test_tuples_and_enumerations_are_filled_in_as_json() -> None:
 
 def test_a_template_that_is_given_too_little_fails() -> None:
     with pytest.raises(UndefinedError, match="object"):
-        fill("parameter-service")
+        fill("engine-service")

@@ -42,3 +42,9 @@ def test_reported_values_stay_until_pods_report_again() -> None:
 def test_nothing_known_is_nothing_said() -> None:
     assert compared(None, {}, None) is None
     assert decode(compared(PLAN, {}, None)).observed_kv_capacity_tokens is None
+
+
+def test_the_cache_of_a_rank_is_compared() -> None:
+    """vLLM reports the sum of all data-parallel ranks, and the plan is about one of them."""
+    found = decode(compared(PLAN, {Role.DECODE: [KvCache(8 * 100, 128, ranks=8)]}, None))
+    assert (found.observed_kv_capacity_tokens, found.kv_capacity_error_percent) == (12_800, 0.0)

@@ -77,3 +77,12 @@ def test_an_engine_of_a_pod_with_several() -> None:
     status = built(replace(SERVING, pods=(pod(Role.PARAMETER), found, pod(Role.ROUTER))))
     assert status.roles.decode.summary == "0/1"
     assert "Pod a (engine decode-1) accepts no connections" in conditions(status)["DecodeReady"].message
+
+
+def test_a_rank_at_fault_is_named_and_one_that_is_stuck_first() -> None:
+    faults = {"x-decode-1/rank-3": PodFault.STALLED, "x-decode-1/rank-5": PodFault.STUCK}
+    faults |= {"x-decode-1/rank-99": PodFault.STUCK, f"x-decode-1/rank-{'9' * 9999}": PodFault.STUCK}
+    status = built(replace(TWO, pods=as_routers_see(TWO.pods, faults)), built(TWO))
+    assert status.roles.decode.summary == "1/2"
+    message = conditions(status)["DecodeReady"].message
+    assert "Pod x-decode-1 (rank 5) answers /health, but its engine has taken no step for minutes" in message

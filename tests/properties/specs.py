@@ -124,6 +124,7 @@ _SOURCES = st.one_of(
     st.just({"image": {"reference": "models/llama:1"}}),
     st.just({"huggingFace": {"repository": "a/b", "revision": "c", "tokenSecret": {"name": "hub", "key": "token"}}}),
     st.just({"modelScope": {"repository": "a/b"}}),
+    st.just({"bucket": {"uri": "s3://models/llama", "secretName": "bucket"}}),
     st.just({"hostPath": {"path": "/srv/models"}}),
 )
 _TEMPLATES = st.one_of(

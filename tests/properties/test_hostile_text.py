@@ -38,7 +38,10 @@ ANY_TEXT = {
     *WITHOUT_SCHEMA,
 }
 """The fields that take hostile text. In all others a pattern refuses it."""
-FORMS = {"transfer.lmCache.remoteUrl": "redis://{text}.models:6379"}
+FORMS = {
+    "transfer.lmCache.remoteUrl": "redis://{text}.models:6379",
+    "model.source.bucket.endpoint": "https://{text}.example",
+}
 """How a text is written into a field that takes none at the end of its value."""
 WITHOUT_WORDS = {
     "engine.version",

@@ -18,7 +18,7 @@ from pdinference.api.names import Role
 from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
-from pdinference.router.pod import Observed
+from pdinference.router.pod import Observed, by_rank
 from pdinference.router.pods import Pods
 from pdinference.router.run import Serving, Settings, serving
 
@@ -61,7 +61,7 @@ class Engine:
         self.dead = False
         self.redirects = ""
         self.probes = 0
-        self.engine_id = ENGINE_ID
+        self.engine_ids = {"0": ENGINE_ID}
         self.steps: Iterator[int] = count()
         self.counters: dict[str, float] = {}
         self.metrics = ""
@@ -134,7 +134,8 @@ class Engine:
                 return found
             await self.go_on.wait()
             if request.path == "/query":
-                return web.json_response({"0": {"engine_id": self.engine_id, "worker_addr": {}}})
+                ranks = {rank: {"engine_id": engine, "worker_addr": {}} for rank, engine in self.engine_ids.items()}
+                return web.json_response(ranks)
             if self.role is P and self.bodies and not self.bodies[-1].get("stream"):
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)
@@ -223,6 +224,7 @@ class Fleet:
     pods: Pods
     client: aiohttp.ClientSession
     engines: dict[str, Engine] = field(default_factory=dict)
+    ranks: Mapping[Role, int] = field(default_factory=dict)
     url: str = ""
     state: str = ""
     serving: Serving | None = None
@@ -253,7 +255,8 @@ class Fleet:
     def observe(self, *without: str) -> None:
         """What the API server has: all pods but these."""
         found = [engine.observed for name, engine in self.engines.items() if name not in without]
-        self.pods.observe({one.uid: one for one in found})
+        ranks = (rank for one in found for rank in by_rank(one, self.ranks.get(one.role, 1)))
+        self.pods.observe({rank.uid: rank for rank in ranks})
 
     async def post(
         self,
@@ -282,12 +285,16 @@ async def _nothing() -> None:
 
 @asynccontextmanager
 async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
-    """A router with pods: names that begin with p are P, the others D. `a/p` and `a/d` are engines of pod a."""
+    """A router with pods: names that begin with p are P, the others D. `a/p` and `a/d` are engines of pod a.
+
+    `ranks` says how many data-parallel ranks pods of a role have.
+    """
     rules = {"handover": "nixl", "policy": "least_loaded"} | settings.pop("rules", {})
     handover = HANDOVERS.get(rules.pop("handover"))
     chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None), **rules)
     async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
-        found = Fleet(Pods(settings.pop("clock", time.monotonic), roles=chosen.roles), client)
+        pods = Pods(settings.pop("clock", time.monotonic), roles=chosen.roles)
+        found = Fleet(pods, client, ranks=settings.pop("ranks", {}))
         for name in names:
             engine = Engine(name, P if name.rpartition("/")[2].startswith("p") else D)
             await engine.start()

@@ -20,6 +20,7 @@ class Client:
 
     began_at = 0.0
     reads_from = None
+    placed = True
     stream = False
 
     def abort(self, reason: str) -> None: ...

@@ -198,7 +198,7 @@ async def test_what_vllm_had_evicted_is_there_again_and_less_is_expected_of_all_
 async def test_requests_of_other_router_pods_count_as_its_own() -> None:
     world = World()
     busy(world.d[0], 1)
-    call, ways = await called(asked("word " * 700)), (Way.SPLIT, Way.DECODE)
+    call, ways = await called(asked("word " * 2000)), (Way.SPLIT, Way.DECODE)
     assert world.choose(call, ways).predicted.way is Way.DECODE
     world.pods.routers = 20
     assert world.choose(call, ways).predicted.way is Way.SPLIT

@@ -23,6 +23,7 @@ class Sent:
     began_at = 0.0
     stream = True
     reads_from = None
+    placed = True
 
     def abort(self, reason: str) -> None: ...
 

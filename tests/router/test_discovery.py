@@ -60,6 +60,19 @@ def test_an_ordinary_pod_is_one_engine(pods: Pods, discovery: Discovery) -> None
     assert [pod.observed for pod in pods] == [Observed("u1", "x-u1", D, "10.0.0.1:8000", ready=True)]
 
 
+def test_each_data_parallel_rank_of_a_pod_is_one(pods: Pods) -> None:
+    discovery = Discovery(pods, "team", "x", "r1", {D: 2})
+    discovery.take("ADDED", body(("vllm", {"http": 8000}), ready=("vllm",)))
+    discovery.take("ADDED", body(("vllm", {"http": 8000}), ready=("vllm",), uid="u2", role=P))
+    assert seen(pods) == {
+        "x-u1/rank-0": (D, "10.0.0.1:8000", True),
+        "x-u1/rank-1": (D, "10.0.0.1:8000", True),
+        "x-u2": (P, "10.0.0.1:8000", True),
+    }
+    assert [pod.observed.rank for pod in pods] == [0, 1, None]
+    assert pods.complete, "KV cache gets from P to each"
+
+
 def test_engines_with_containers_of_their_own_are_ready_each_by_itself(pods: Pods, discovery: Discovery) -> None:
     discovery.take("ADDED", body(*OWN, ready=("decode-0",), ip="fd00::1"))
     assert seen(pods) == {
@@ -163,3 +176,54 @@ def test_a_pod_counts_while_its_workload_has_it(pods: Pods, discovery: Discovery
 def test_an_error_ends_the_watch(discovery: Discovery) -> None:
     with pytest.raises(WatchEndedError, match="too old"):
         discovery.take("ERROR", {"message": "too old"})
+
+
+def further_node(uid: str, ip: str, ordinal: str = "0") -> dict[str, Any]:
+    """A pod of the second nodes of P instances."""
+    found = body(("vllm", {}), uid=uid, ip=ip)
+    labels = (
+        names.role_selector("x", P, "r1")
+        | names.node_labels(names.Role.PARAMETER, 1)
+        | {names.LABEL_POD_INDEX: ordinal}
+    )
+    found["metadata"] = owned({"uid": uid, "name": f"x-node1-{ordinal}", "labels": labels})
+    return found
+
+
+def test_p_has_the_addresses_of_the_further_nodes_of_its_own_instance(pods: Pods, discovery: Discovery) -> None:
+    """They are no engines: their ranks get requests through the first node."""
+    first = body(("vllm", {"http": 8000}), ready=("vllm",), role=P)
+    first["metadata"]["name"] = "x-parameter-r1-0"
+    discovery.take("ADDED", first)
+    discovery.take("ADDED", further_node("n0", ip=""))
+    discovery.take("ADDED", further_node("n1", ip="10.0.0.9", ordinal="1"))
+    assert [pod.observed.further_hosts for pod in pods] == [()]
+    discovery.take("MODIFIED", further_node("n0", ip="10.0.0.2"))
+    assert [pod.observed.further_hosts for pod in pods] == [("10.0.0.2",)]
+    evicted = further_node("n0", ip="10.0.0.2")
+    evicted["status"]["phase"] = "Failed"
+    discovery.take("MODIFIED", evicted)
+    assert [pod.observed.further_hosts for pod in pods] == [()], "another pod may have its address"
+    discovery.take("MODIFIED", further_node("n0", ip="10.0.0.2"))
+    assert [pod.observed.further_hosts for pod in pods] == [("10.0.0.2",)]
+    discovery.take("DELETED", further_node("n0", ip="10.0.0.2"))
+    assert [pod.observed.further_hosts for pod in pods] == [()]
+
+
+def test_each_rank_of_p_has_the_addresses_of_all_nodes(pods: Pods) -> None:
+    discovery = Discovery(pods, "team", "x", "r1", {P: 2})
+    first = body(("vllm", {"http": 8000}), ready=("vllm",), role=P)
+    first["metadata"]["name"] = "x-parameter-r1-0"
+    discovery.take("ADDED", first)
+    discovery.take("ADDED", further_node("n0", ip="10.0.0.2"))
+    assert [pod.observed.further_hosts for pod in pods] == [("10.0.0.2",)] * 2
+
+
+def test_a_pod_with_the_labels_of_a_further_node_alone_is_none(pods: Pods, discovery: Discovery) -> None:
+    first = body(("vllm", {"http": 8000}), ready=("vllm",), role=P)
+    first["metadata"]["name"] = "x-parameter-r1-0"
+    discovery.take("ADDED", first)
+    foreign = further_node("n0", ip="10.6.6.6")
+    foreign["metadata"]["ownerReferences"] = []
+    discovery.take("ADDED", foreign)
+    assert [pod.observed.further_hosts for pod in pods] == [()]

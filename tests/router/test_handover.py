@@ -44,7 +44,7 @@ async def test_mooncake_names_the_transfer_and_where_it_comes_from(monkeypatch: 
     async with fleet("p", "d", rules={"handover": "mooncake"}) as world:
         monkeypatch.setattr(HANDOVERS["mooncake"], "bootstrap_port", world["p"].port, raising=False)
         assert (await world.post({"stop": ["x"]}))[0] == 200
-        world["p"].engine_id = "after a restart"
+        world["p"].engine_ids = {"0": "after a restart"}
         assert (await world.post({"stop": ["x"]}))[0] == 200
         url = f"http://127.0.0.1:{world['p'].port}"
     first, second = (body["kv_transfer_params"] for body in world["d"].bodies)

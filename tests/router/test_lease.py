@@ -34,6 +34,7 @@ class Request:
     began_at: float = BEGAN
     stream: bool = False
     reads_from: Pod | None = None
+    placed: bool = True
 
     def abort(self, reason: FailureReason) -> None:
         raise NotImplementedError(reason)

@@ -65,11 +65,11 @@ def test_an_engine_that_died_in_a_container_that_lives_knows_nothing() -> None:
 
 def test_pods_that_come_and_go_do_not_make_it_larger() -> None:
     index, stays = PrefixIndex(), pod("stays")
-    for number in range(2000):
+    for number in range(5000):
         index.add(chain("ab"), pod(f"d{number}"))
         index.add(chain("abcd"), stays)
         assert index.known(chain("abcd"), [stays]) == {stays: 40}
-    assert max(bits.bit_length() for bits in index._pods_of.values()) <= 513
+    assert max(bits.bit_length() for bits in index._pods_of.values()) <= 2049
 
 
 def test_the_pieces_used_least_recently_go_first() -> None:

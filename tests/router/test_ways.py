@@ -31,8 +31,8 @@ def best(parameter: list[Place], decode: list[Place], answer: float = 200) -> Pr
 
 def test_a_short_prompt_goes_to_d_and_a_long_one_through_p_while_d_has_answers() -> None:
     short, long = ([place(P, n, busy=0.5)] for n in (100, 12_000))
-    assert best(short, [place(D, 100, answers=10)], answer=1500).way is Way.DECODE
-    assert best(long, [place(D, 12_000, answers=10)], answer=1500).way is Way.SPLIT
+    assert best(short, [place(D, 100, answers=18)], answer=3000).way is Way.DECODE
+    assert best(long, [place(D, 12_000, answers=18)], answer=3000).way is Way.SPLIT
 
 
 def test_an_idle_d_computes_a_long_prompt_itself() -> None:
@@ -65,7 +65,7 @@ def test_p_answers_while_d_is_busy_and_p_is_not() -> None:
 
 def test_a_queue_at_p_lets_d_compute() -> None:
     decode = [place(D, 2000, answers=6)]
-    assert best([place(P, 2000, busy=0.3)], decode).way is Way.PARAMETER
+    assert best([place(P, 2000, busy=0.1)], decode).way is Way.PARAMETER
     assert best([place(P, 2000, ahead=1.5, busy=0.9)], decode).way is Way.DECODE
 
 

@@ -135,7 +135,7 @@ class Policy(ApiModel):
     secrets: list[Pattern] = Field(default_factory=list)
     """Names of Secrets that podTemplate may mount or read into environment variables."""
     token_secrets: list[Pattern] = Field(default_factory=lambda: ["*"])
-    """Names of Secrets that spec.model.source.huggingFace.tokenSecret may reference."""
+    """Names of Secrets that spec.model.source may reference: tokenSecret of huggingFace, and secretName of bucket."""
     hub_hosts: list[Pattern] = Field(
         default_factory=lambda: [
             "huggingface.co",
@@ -155,6 +155,9 @@ class Policy(ApiModel):
     capabilities: list[Capability] = Field(default_factory=lambda: ["NET_BIND_SERVICE"])
     """Linux capabilities that containers may have. If IPC_LOCK is allowed, spec.transfer.rdma adds it to vLLM's
     container."""
+    root: bool = False
+    """Whether podTemplate of P and D may run containers as root. Processes of other users get none of the capabilities
+    that a container adds, which the libraries of some images need."""
     priority_classes: list[Pattern] = Field(default_factory=lambda: ["*"])
     """PriorityClasses that pods may have. Names with the prefix `system-` need a pattern with that prefix."""
     runtime_classes: list[Pattern] = Field(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.metadata import version
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 GROUP = "pdinference.io"
 VERSION = "v1alpha1"
@@ -110,14 +111,17 @@ LABEL_BATCH = f"{GROUP}/batch"
 """Name of the PDBatch, on its children. They lack `LABEL_NAME` and `LABEL_ROLE`, which PDInferences select by."""
 
 LABEL_NODE_RANK = f"{GROUP}/node-rank"
-"""Node rank of a pod within a multi-node P instance."""
+"""Node rank of a pod within an instance on several nodes."""
 
-FURTHER_NODE = "parameter-node"
-"""Value of `LABEL_ROLE` on worker pods of a multi-node P instance. It differs from `parameter`, so that selectors of P
-(router, headless Service, autoscaler, status) match only the leader pod of each instance."""
+FURTHER_NODES: Final[Mapping[Role, str]] = MappingProxyType({role: f"{role}-node" for role in ENGINE_ROLES})
+"""Value of `LABEL_ROLE` on the pods of further nodes of an instance. It differs from the role, so that the selectors of
+a role (router, headless Service, autoscaler, status) match only the first pod of each instance."""
+
+RANK_PREFIX: Final = "rank-"
+"""A router calls a data-parallel rank of a pod `<pod>/rank-<number>`."""
 
 LABEL_POD_INDEX = "apps.kubernetes.io/pod-index"
-"""Ordinal of a pod, set by the StatefulSet controller. It is the number of the P instance."""
+"""Ordinal of a pod, set by the StatefulSet controller. It is the number of an instance on several nodes."""
 
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue's label for the LocalQueue of a pod."""
@@ -158,11 +162,13 @@ LAUNCHER_PORT = 8100
 """Probes of the container in which one launcher runs all engines of a pod (engine/scripts/host_engines.py)."""
 LAUNCHER_PORT_NAME = "launcher"
 GROUP_BROKEN_EXIT = 75
-"""Exit code of a container after another node of its P instance has stopped."""
+"""Exit code of a container after another node of its instance has stopped."""
 GROUP_PORT = 29600
-"""Port over which the nodes of a P instance monitor each other (engine/scripts/group_member.py)."""
+"""Port over which the nodes of an instance monitor each other (engine/scripts/group_member.py)."""
 RENDEZVOUS_PORT = 29501
-"""Rendezvous port of the ranks of a P instance (vLLM's default for --master-port)."""
+"""Rendezvous port of the ranks of an instance (vLLM's default for --master-port)."""
+DATA_PARALLEL_PORT = 29550
+"""At the first node of an instance, for the data-parallel ranks of the others (vllm/config/parallel.py)."""
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
 ROUTER_STATE_PORT = 29000
@@ -278,9 +284,9 @@ def revision_object(name: str, role: Role, revision: str) -> str:
     return f"{name}-{role}-{revision}"
 
 
-def node_workload(name: str, node_rank: int, revision: str) -> str:
-    """Name of the StatefulSet of one worker node of each P instance, of one revision."""
-    return f"{name}-node{node_rank}-{revision}"
+def node_workload(name: str, role: Role, node_rank: int, revision: str) -> str:
+    """Name of the StatefulSet of one further node of each instance of a role, of one revision."""
+    return f"{name}-{'node' if role is Role.PARAMETER else role}{node_rank}-{revision}"
 
 
 def model_job(name: str, digest: str) -> str:
@@ -339,25 +345,25 @@ def role_labels(name: str, role: Role) -> dict[str, str]:
     return {**instance_labels(name), LABEL_APP_COMPONENT: str(role), LABEL_ROLE: str(role)}
 
 
-def node_labels(node_rank: int) -> dict[str, str]:
-    """Labels of the pods of one node rank of P's instances."""
-    return {LABEL_ROLE: str(Role.PARAMETER) if node_rank == 0 else FURTHER_NODE, LABEL_NODE_RANK: str(node_rank)}
+def node_labels(role: Role, node_rank: int) -> dict[str, str]:
+    """Labels of the pods of one node rank of a role's instances on several nodes."""
+    return {LABEL_ROLE: str(role) if node_rank == 0 else FURTHER_NODES[role], LABEL_NODE_RANK: str(node_rank)}
 
 
 def node_of(labels: Mapping[str, str]) -> tuple[Role, int] | None:
     """Role and node rank of a pod or workload, from its labels; None for other objects."""
     role = labels.get(LABEL_ROLE, "")
-    if role == FURTHER_NODE:
+    if (of := next((of for of, value in FURTHER_NODES.items() if value == role), None)) is not None:
         rank = labels.get(LABEL_NODE_RANK, "")
-        return (Role.PARAMETER, int(rank)) if rank.isdecimal() else None
+        return (of, int(rank)) if rank.isdecimal() else None
     return (Role(role), 0) if role in set(Role) else None
 
 
 def pods_of(name: str, role: Role, *, nodes: int) -> dict[str, Any]:
-    """Label selector, as in the Kubernetes API, of all pods of a role, including the worker nodes of P."""
-    if role is not Role.PARAMETER or nodes == 1:
+    """Label selector, as in the Kubernetes API, of all pods of a role, with those of further nodes."""
+    if nodes == 1:
         return {"matchLabels": role_selector(name, role)}
-    roles = {"key": LABEL_ROLE, "operator": "In", "values": [str(role), FURTHER_NODE]}
+    roles = {"key": LABEL_ROLE, "operator": "In", "values": [str(role), FURTHER_NODES[role]]}
     return {"matchLabels": {LABEL_NAME: name}, "matchExpressions": [roles]}
 
 

@@ -64,8 +64,8 @@ def _named(labels: Mapping[str, str]) -> _Controller | None:
     role, node_rank = node
     revision = labels.get(names.LABEL_REVISION, "")
     own = names.revision_object(name, role, revision)
-    if role is Role.PARAMETER:
-        workload = names.node_workload(name, node_rank, revision) if node_rank else own
+    if role is Role.PARAMETER or names.LABEL_NODE_RANK in labels:
+        workload = names.node_workload(name, role, node_rank, revision) if node_rank else own
         return _Controller("apps/v1", "StatefulSet", workload)
     if role is Role.MODEL:
         job = labels.get(_JOB_NAME, "")

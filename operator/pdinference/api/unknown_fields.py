@@ -18,6 +18,7 @@ _LONGEST: Final = 63
 _ALIKE: Final = 0.7
 """As `difflib.SequenceMatcher.ratio`. `decoder` and `decode` have 0.92, `min` and `minReplicas` 0.43."""
 _MOST_PLACES: Final = 3
+_FEW_FIELDS: Final = 6
 
 Path = tuple[str, ...]
 Location = tuple[int | str, ...]
@@ -28,11 +29,14 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("gpu", "gpus", "count"), "Use parallelism.tensor of the role: each rank gets one GPU."),
     **dict.fromkeys(("tensorparallelism", "tp"), "Use parallelism.tensor of the role."),
     **dict.fromkeys(("pipelineparallelism", "pp"), "Use parallelism.pipeline of the role."),
-    "uri": "Use spec.model.source: hf://owner/name is huggingFace: {repository: owner/name}, and pvc://claim/folder is "
-    "persistentVolumeClaim: {claimName: claim, path: folder}.",
+    "datalocal": "Use parallelism.data and parallelism.nodes: each node has data / nodes ranks.",
+    "uri": "Use spec.model.source: hf://owner/name is huggingFace: {repository: owner/name}, s3://bucket/folder is "
+    "bucket: {uri: s3://bucket/folder}, and pvc://claim/folder is persistentVolumeClaim: {claimName: claim, path: "
+    "folder}.",
     "storageuri": "Use spec.model.source.",
     "modelid": "Use spec.model.source.huggingFace.repository.",
-    "s3": "A bucket is no source: copy the model to a volume, and use persistentVolumeClaim.",
+    **dict.fromkeys(("s3", "bucketname"), "Use bucket: {uri: s3://BUCKET/FOLDER, secretName: NAME}."),
+    **dict.fromkeys(("loadformat", "loader"), "Use spec.model.load.format."),
     **dict.fromkeys(
         ("subpath", "modelpath"), "Use path: the folder of the model in the volume, such as path: llama/main."
     ),
@@ -95,7 +99,8 @@ def meant(model: type[BaseModel], location: Location) -> str:
         return advice
     places = sorted((".".join(path) for path, names in fields.items() if name in names), key=len)
     if 0 < len(places) <= _MOST_PLACES:
-        return f"It is a field of {', '.join(places)}."
+        few = len(fields.get(tuple(at), ())) <= _FEW_FIELDS
+        return f"It is a field of {', '.join(places)}. {members(model, location[:-1]) if few else ''}".rstrip()
     return members(model, location[:-1])
 
 

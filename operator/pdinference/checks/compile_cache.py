@@ -3,12 +3,12 @@
 Tests: tests/engine/test_compile_cache.py
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.checks.pair import overlaid_containers
+from pdinference.checks.pair import environments
 from pdinference.engine.compile_cache import COMPILE_VARIABLES
 
 _FIELD: Final = "spec.engine.compileCache"
@@ -19,7 +19,7 @@ def compile_cache_problems(spec: Spec) -> Iterator[Problem]:
     """Variables that move compiled code to folders which the pods do not keep, or share with others."""
     if spec.engine.compile_cache is None:
         return
-    for field, environment in _environments(spec):
+    for field, environment in environments(spec):
         for name in sorted(environment.keys() & {*COMPILE_VARIABLES}):
             yield Problem(f"{field}.{name}", f"With {_FIELD} the operator sets this variable. Remove it.")
 
@@ -28,7 +28,7 @@ def compile_cache_warnings(spec: Spec) -> Iterator[Problem]:
     """Settings with which there is nothing to keep."""
     if spec.engine.compile_cache is None:
         return
-    for field, environment in _environments(spec):
+    for field, environment in environments(spec):
         off = environment.get(_OFF)
         if isinstance(off, str) and off not in {"", "0"}:
             yield Problem(
@@ -39,13 +39,3 @@ def compile_cache_warnings(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             _FIELD, "With enforceEager hardly anything is compiled, so starts take as long as without this field."
         )
-
-
-def _environments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Variables of engines, with the field that sets them."""
-    yield "spec.engine.env", spec.engine.env
-    for role in spec.engine_roles:
-        own = spec.of(role)
-        yield f"spec.{role}.env", own.env
-        for index, _, variables in overlaid_containers(own):
-            yield f"spec.{role}.podTemplate.spec.containers[{index}].env", variables

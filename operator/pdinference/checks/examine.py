@@ -11,8 +11,10 @@ from pdinference.checks.api_servers import api_server_problems, api_server_warni
 from pdinference.checks.autoscalers import autoscaler_problems
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.compile_cache import compile_cache_problems, compile_cache_warnings
+from pdinference.checks.experts import expert_balance_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.known_faults import known_faults
+from pdinference.checks.loading import loading_problems
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model_shape import model_problems
@@ -120,12 +122,14 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from api_server_problems(resource.spec)
     yield from tokenizer_problems(resource.spec)
     yield from compile_cache_problems(resource.spec)
+    yield from loading_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
     yield from resource_problems(resource.spec)
     yield from autoscaler_problems(resource.spec)
     yield from scaling_problems(resource.spec)
     yield from lora_problems(resource)
+    yield from expert_balance_problems(resource.spec, facts.shape)
     yield from facts.problems
     if facts.shape is not None:
         yield from model_problems(resource.spec, facts.shape)

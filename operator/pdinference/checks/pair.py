@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import runs_engines
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.validation import Problem
@@ -74,6 +75,22 @@ def _overlaid(role: RoleSpec) -> dict[str, Any]:
     """Variables that podTemplate sets on the vLLM container."""
     own = (variables for _, name, variables in overlaid_containers(role) if name == names.ENGINE_CONTAINER)
     return {name: value for variables in own for name, value in variables.items()}
+
+
+def environments(spec: Spec, *, engines_only: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Variables of engines and of containers beside them, with the field that sets them.
+
+    Args:
+        spec: A valid spec.
+        engines_only: Leave out containers of podTemplate that run no engine.
+    """
+    yield "spec.engine.env", spec.engine.env
+    for role in spec.engine_roles:
+        own = spec.of(role)
+        yield f"spec.{role}.env", own.env
+        for index, name, variables in overlaid_containers(own):
+            if not engines_only or (isinstance(name, str) and runs_engines(name)):
+                yield f"spec.{role}.podTemplate.spec.containers[{index}].env", variables
 
 
 def overlaid_containers(role: RoleSpec) -> Iterator[tuple[int, Any, dict[str, Any]]]:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec, defaults
 from pdinference.api.v1alpha1.base import broken_rules
+from pdinference.api.v1alpha1.connector_rules import may_span_nodes
 from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
+from pdinference.api.v1alpha1.roles.accelerator import WHOLE_GPUS
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.roles.role import MOST_NODES, Parallelism
 from pdinference.api.v1alpha1.transfer import HostLocal, Transfer
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
@@ -16,6 +19,7 @@ from pdinference.checks.secret_values import may_hold_secret
 from pdinference.memory.gpus import gpu_memory
 from pdinference.memory.link_speeds import TCP_TEXT
 from pdinference.memory.product_names import meant_by
+from pdinference.memory.split import GPUS_OF_A_HOST, fewest_nodes
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.pinning import not_pinned
 
@@ -35,6 +39,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _without_effect(spec)
     yield from _of_shared_pods(spec)
     yield from _either_way(spec)
+    yield from _larger_than_a_host(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -165,6 +170,38 @@ def _either_way(spec: Spec) -> Iterator[Problem]:
             "With disaggregation: Adaptive, P and D compute prompts beside answers in steps of few tokens, which take "
             "twice as long without CUDA graphs. Remove enforceEager or spec.router.disaggregation.",
         )
+
+
+def _larger_than_a_host(spec: Spec) -> Iterator[Problem]:
+    """Pods that need more whole GPUs than a host has. Slices of GPUs and devices of claims may be more."""
+    for role in spec.workload_roles:
+        needed, own = spec.devices_per_pod(role), spec.of(role)
+        whole = own.accelerator.resource_name == WHOLE_GPUS and own.accelerator.devices is None
+        if needed <= GPUS_OF_A_HOST or not own.gpus or not whole:
+            continue
+        field, remedy = f"spec.{role.value}.parallelism", "Lower it"
+        if spec.host_local is not None:
+            field, remedy = "spec.transfer.hostLocal", "Lower the numbers of instances"
+        elif may_span_nodes(spec, role):
+            remedy = _more_nodes(role, own.parallelism)
+        yield Problem(
+            field,
+            f"A pod needs {needed} GPUs of one host, and few hosts have more than {GPUS_OF_A_HOST}: elsewhere it stays "
+            f"Pending. {remedy}.",
+        )
+
+
+def _more_nodes(role: Role, parallelism: Parallelism) -> str:
+    """How to spread an instance over nodes with few enough GPUs, if that is possible."""
+    if role is Role.DECODE and parallelism.data == 1:
+        return "Lower it"
+    copies, ranks = parallelism.data, parallelism.tensor * parallelism.pipeline
+    parts = copies if copies > 1 else ranks
+    if (nodes := fewest_nodes(parts, parallelism.devices, least=2, most=MOST_NODES)) is None:
+        return "Lower it"
+    if copies > 1 and not parallelism.expert:
+        return f"Lower data and raise replicas; for a mixture of experts, set expert: true and nodes: {nodes}"
+    return f"Set nodes: {nodes}"
 
 
 def _exposure(spec: Spec) -> Iterator[Problem]:

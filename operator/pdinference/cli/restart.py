@@ -55,7 +55,7 @@ def _restart_at(moment: str) -> Json:
 
 
 async def _workloads(api: ApiServer, namespace: str, resource: Json, role: Role) -> list[tuple[Kind, str]]:
-    """The workloads of a role, of all revisions, that have pods. Those of P's worker nodes are P's."""
+    """The workloads of a role, of all revisions, that have pods, those of further nodes among them."""
     selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={resource['metadata']['name']}"
     found = []
     for kind in (STATEFUL_SET, DEPLOYMENT):

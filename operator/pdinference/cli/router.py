@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ import uvloop
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
+from pdinference.api.v1alpha1.roles.role import MOST_RANKS
 from pdinference.api.v1alpha1.router import Disaggregation, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
@@ -22,7 +24,7 @@ from pdinference.router.dispatch import Rules
 from pdinference.router.keys import KeyLimits, Keys
 from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.models import Models
-from pdinference.router.pod import Observed
+from pdinference.router.pod import Observed, by_rank
 from pdinference.router.pods import Pods
 from pdinference.router.run import Settings, run
 from pdinference.router.tracing import exporting
@@ -49,6 +51,16 @@ def router_command() -> None:
 @click.option("--revision", default="", help="Revision whose pods get the requests.")
 @click.option("--parameter", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
+@click.option(
+    "--parameter-ranks",
+    type=click.IntRange(1, MOST_RANKS),
+    default=1,
+    show_default=True,
+    help="Data-parallel ranks of each P. The router chooses the rank of each request.",
+)
+@click.option(
+    "--decode-ranks", type=click.IntRange(1, MOST_RANKS), default=1, show_default=True, help="The same of each D."
+)
 @click.option(
     "--handover",
     type=click.Choice((*HANDOVERS, WHOLE_REQUESTS)),
@@ -154,6 +166,8 @@ def run_command(
     revision: str,
     parameter: tuple[str, ...],
     decode: tuple[str, ...],
+    parameter_ranks: int,
+    decode_ranks: int,
     handover: str,
     verification: VerificationMode,
     policy: str,
@@ -214,6 +228,7 @@ def run_command(
     )
 
     pods = Pods(roles=rules.roles)
+    ranks = {Role.PARAMETER: parameter_ranks, Role.DECODE: decode_ranks}
 
     async def serve() -> None:
         await run(settings, pods, discover)
@@ -221,9 +236,9 @@ def run_command(
     if namespace:
         from pdinference.router.discovery import Discovery  # noqa: PLC0415 - with fixed pods there is no API server
 
-        discover = Discovery(pods, namespace, name, revision).forever
+        discover = Discovery(pods, namespace, name, revision, ranks).forever
     else:
-        pods.observe(_fixed(parameter, decode))
+        pods.observe(_fixed(parameter, decode, ranks))
         discover = _nothing_to_discover
     uvloop.run(serve())
 
@@ -242,6 +257,7 @@ async def _nothing_to_discover() -> None:
     await asyncio.Event().wait()
 
 
-def _fixed(parameter: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, Observed]:
+def _fixed(parameter: tuple[str, ...], decode: tuple[str, ...], ranks: Mapping[Role, int]) -> dict[str, Observed]:
     roles = dict.fromkeys(parameter, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
-    return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}
+    servers = (Observed(address, address, role, address, ready=True) for address, role in roles.items())
+    return {rank.uid: rank for server in servers for rank in by_rank(server, ranks[server.role])}

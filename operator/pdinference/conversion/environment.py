@@ -10,7 +10,7 @@ from pdinference.checks.secret_values import may_hold_secret
 from pdinference.conversion.api_keys import VARIABLE, referred, secret_keys
 from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
-from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
+from pdinference.conversion.model_fields import HUB_TOKENS, token_settings, variables_of_bucket
 from pdinference.conversion.options import REPLACED, ParsedOptions
 from pdinference.engine.refused import DEVICE_ENVIRONMENT, refused_variable
 
@@ -99,13 +99,16 @@ def environment_settings(options: ParsedOptions, launch: Launch) -> Iterator[Fin
     """Findings for all variables, including variables from Secrets."""
     if name := next((name for name in HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
         yield from token_settings(options, launch, name)
+    with_source = variables_of_bucket(options, launch)
     for name in launch.secrets:
+        if name in with_source:
+            continue
         if name == VARIABLE:
             yield from secret_keys(name, name, launch)
         elif name not in HUB_TOKENS and name not in _option_secrets(options):
             yield Remark(name, _why_left_out(name))
     for name, value in launch.environment.items():
-        if name not in HUB_TOKENS:
+        if name not in HUB_TOKENS and name not in with_source:
             yield from _variable(name, value)
 
 

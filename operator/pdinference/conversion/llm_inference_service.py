@@ -119,7 +119,7 @@ def _remarks(document: Mapping[str, Any], part: Mapping[str, Any], model: Mappin
         if key not in _SPEC:
             yield Remark(f"spec.{key}", _REASONS.get(str(key), _NO_FIELD))
     for key in mapping(part.get("parallelism")):
-        if key not in _PARALLELISM and key != "expert":
+        if key not in {*_PARALLELISM, "expert", "dataLocal"}:
             yield Remark(f"parallelism.{key}", _PARALLELISM_LEFT)
     for key in model:
         if key not in {"uri", "name", "lora"}:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from pdinference.api.v1alpha1.source import SEGMENT
+from pdinference.api.v1alpha1.source import CREDENTIALS, SEGMENT, configures_bucket
 from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
 from pdinference.conversion.options import ParsedOptions, why_unresolved
@@ -32,6 +32,20 @@ GGUF = (
 )
 CONFIG_MAP = "chat-template"
 HUB_SECRET = "hugging-face"  # noqa: S105 - the name of a Secret
+BUCKET_SECRET = "bucket"  # noqa: S105 - the same
+BUCKET_VARIABLES = {
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "RUNAI_STREAMER_S3_ENDPOINT"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+"""Variables of the clients of a bucket, by the member of the source that has the value."""
+_UNSIGNED = "RUNAI_STREAMER_S3_UNSIGNED"
+_READ_WITH_BUCKET = {
+    *CREDENTIALS,
+    *(name for names in BUCKET_VARIABLES.values() for name in names),
+    _UNSIGNED,
+    "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING",
+    "AWS_EC2_METADATA_DISABLED",
+}
 _USE_SECRET = (
     f"The key token of the Secret {HUB_SECRET} is used. Create it: kubectl create secret generic {HUB_SECRET} "
     "--from-file=token=FILE"
@@ -63,12 +77,14 @@ def source_settings(options: ParsedOptions, launch: Launch) -> Iterator[Finding]
     yield from gguf
     if _REPOSITORY.fullmatch(model):
         yield from _hub(model, options, launch)
+    elif is_bucket(model):
+        yield from _bucket(model.rstrip("/"), options, launch)
     elif model.startswith("/"):
         yield from _local(model.rstrip("/") or "/", launch)
     else:
         raise ConversionError(
             f"The model is {model[:200]!r}. Write a repository as OWNER/NAME, or the absolute path of a folder; a path "
-            "relative to this machine's current folder means nothing in a pod, and nor does a bucket."
+            "relative to this machine's current folder means nothing in a pod."
         )
     yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
@@ -130,6 +146,39 @@ def _hub(repository: str, options: ParsedOptions, launch: Launch) -> Iterator[Fi
             "VLLM_USE_MODELSCOPE",
             "vLLM needs the Python package modelscope in the engine image to download from there. With "
             "spec.model.cache.persistentVolumeClaim the operator downloads the model, and vLLM needs no hub.",
+            left_out=False,
+        )
+
+
+def is_bucket(model: str) -> bool:
+    """Whether vLLM reads the model from a bucket of S3."""
+    return model.startswith("s3://")
+
+
+def variables_of_bucket(options: ParsedOptions, launch: Launch) -> set[str]:
+    """Variables that are read with a model in a bucket, or that it cannot have."""
+    names = {*launch.environment, *launch.secrets} if is_bucket(model_of(options)) else set()
+    return {name for name in names if configures_bucket(name)}
+
+
+def _bucket(uri: str, options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
+    yield "model.source.bucket.uri", uri
+    for name in sorted(variables_of_bucket(options, launch) - _READ_WITH_BUCKET):
+        yield Remark(name, "A bucket has an endpoint, a region and an access key without a session token.")
+    for member, names in BUCKET_VARIABLES.items():
+        if found := next((launch.environment[name] for name in names if launch.environment.get(name)), None):
+            yield f"model.source.bucket.{member}", found
+    if launch.environment.get(_UNSIGNED) == "1":
+        return
+    named = [launch.secrets.get(name) for name in CREDENTIALS]
+    secret = named[0][0] if named[0] and named[1] == (named[0][0], CREDENTIALS[1]) else BUCKET_SECRET
+    yield "model.source.bucket.secretName", secret
+    if named[0] != (secret, CREDENTIALS[0]):
+        keys = " ".join(f"--from-file={name}=FILE" for name in CREDENTIALS)
+        yield Remark(
+            "model.source.bucket.secretName",
+            f"Pods need a key for the bucket. Create the Secret: kubectl create secret generic {secret} {keys}. Remove "
+            "the field if the bucket is public.",
             left_out=False,
         )
 

@@ -1,4 +1,4 @@
-"""Models by URI (`hf://`, `pvc://`, `oci://`), as KServe and llm-d name them.
+"""Models by URI (`hf://`, `pvc://`, `oci://`, `s3://`), as KServe and llm-d name them.
 
 Tests: tests/conversion/test_kinds.py
 """
@@ -29,7 +29,9 @@ def source_of(uri: str) -> tuple[str, Sequence[Folder], Sequence[str]]:
         return MOUNT, (Folder(MOUNT, "persistentVolumeClaim", claim, inside),), ()
     if scheme == "oci":
         return MOUNT, (Folder(MOUNT, "image", rest),), ()
+    if scheme == "s3":
+        return uri, (), ()
     raise ConversionError(
-        f"The model is {uri[:200]!r}. A resource takes it from a hub, a claim, an image or a folder of the nodes. Copy "
-        "it to a PersistentVolumeClaim, and give that: pvc://CLAIM/FOLDER."
+        f"The model is {uri[:200]!r}. A resource takes it from a hub, a bucket of S3, a claim, an image or a folder of "
+        "the nodes. Copy it to a PersistentVolumeClaim, and give that: pvc://CLAIM/FOLDER."
     )

@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from pdinference.api.names import API_VERSION, ENGINE_ROLES, KIND, NAME_MAX_LENGTH, Role
+from pdinference.api.v1alpha1.connectors import LIMITS
+from pdinference.api.v1alpha1.roles.role import MOST_NODES
+from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.conversion.environment import environment_settings
 from pdinference.conversion.image import image_settings
 from pdinference.conversion.kv_transfer import role_of
@@ -15,14 +18,18 @@ from pdinference.conversion.model_fields import model_of, source_settings
 from pdinference.conversion.options import ParsedOptions
 from pdinference.conversion.roles import options_of
 from pdinference.conversion.settings import settings
-from pdinference.memory.split import GPUS_OF_A_HOST
+from pdinference.memory.split import GPUS_OF_A_HOST, fewest_nodes
 
 _ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollout")
 _PORT = "router.service.port"
 _NODES = "role.parallelism.nodes"
 _COPIES = "role.parallelism.data"
+_EXPERT = "role.parallelism.expert"
+_CONNECTOR = "transfer.connector"
+_TIERS = "role.kvTiers"
+_LETTER: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _ROLE_WORD = re.compile(r"[-_.]?(?:pre-?fill|decode)(?:er|r|-?(?:worker|server|instance))?s?", re.IGNORECASE)
-_ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", _NODES)
+_STAGES = ("role.parallelism.pipeline", "role.parallelism.layerPartition")
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def _parallelism(values: Mapping[str, Any]) -> tuple[int, int]:
 
 def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[str, Any], list[Remark]]:
     of_p, of_d = (dict(halves[role].settings) for role in ENGINE_ROLES)
-    remarks = [*_over_nodes(of_p), *_without_stages(of_d)]
+    remarks = [*_over_nodes(Role.PARAMETER, of_p), *_without_stages(of_d), *_over_nodes(Role.DECODE, of_d)]
     remarks += [*_of_one_host(Role.PARAMETER, of_p), *_of_one_host(Role.DECODE, of_d)]
     tree: dict[str, Any] = {}
     for path in dict.fromkeys(path for path in (*of_p, *of_d) if path not in without):
@@ -145,43 +152,66 @@ def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[s
 
 
 def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
-    """Replace the pipeline stages of D by tensor parallelism with the same number of ranks."""
+    """Replace the pipeline stages of D, or its nodes of one rank, by tensor parallelism with as many devices."""
     tensor, pipeline = _parallelism(of_d)
-    lost = [path for path in _ONLY_P if of_d.pop(path, None) is not None]
-    if int(of_d.get(_COPIES, 1)) > 1 and pipeline == 1:
-        return  # `_of_one_host` has the remark
+    copies = int(of_d.get(_COPIES, 1))
+    lost = [path for path in (*_STAGES, *((_NODES,) if copies == 1 else ())) if of_d.pop(path, None) is not None]
     if pipeline > 1:
         of_d["role.parallelism.tensor"] = tensor * pipeline
     if lost:
+        where = " on one node" if copies == 1 else ""
         yield Remark(
             "decode.parallelism",
-            f"Only P can have pipeline stages and several nodes. D gets tensor: {tensor * pipeline} on one node, so as "
-            "many GPUs as before.",
+            f"Only P can have pipeline stages, or a rank on several nodes. D gets tensor: {tensor * pipeline}{where}, "
+            "so as many GPUs as before.",
             left_out=False,
         )
 
 
-def _over_nodes(of_p: dict[str, Any]) -> Iterable[Remark]:
-    """The nodes of P: as many as the file says, or more if a pod would need more GPUs than a host has."""
-    tensor, pipeline = _parallelism(of_p)
-    ranks, given = tensor * pipeline, int(of_p.get(_NODES, 1))
-    if int(of_p.get(_COPIES, 1)) > 1:
-        of_p.pop(_NODES, None)  # `_of_one_host` has the remark
+def _over_nodes(role: Role, own: dict[str, Any]) -> Iterable[Remark]:
+    """The nodes of an instance: as many as the file says, or more if a pod would need more GPUs than a host has.
+
+    D with one copy, and data-parallel copies without expert parallelism, stay on one node. If it has too few GPUs,
+    `_of_one_host` has the remark.
+    """
+    tensor, pipeline = _parallelism(own)
+    ranks, given, copies = tensor * pipeline, int(own.pop(_NODES, 1)), int(own.get(_COPIES, 1))
+    if role is Role.DECODE and copies == 1:
         return
-    if ranks % given != 0:
-        of_p.pop(_NODES)
-        text = f"An instance has {given} pods there, but its options have {ranks} ranks, which {given} does not divide."
-        yield Remark(f"parameter.{_NODES.removeprefix('role.')}", text)
+    field = f"{role.value}.{_NODES.removeprefix('role.')}"
+    if (why := _on_one_node(own)) is not None:
+        if given > 1:
+            yield Remark(field, f"An instance has {given} nodes there. {why}")
+        return
+    parts, word, most = (copies, "copies", MOST_NODES) if copies > 1 else (ranks, "ranks", ranks)
+    if parts % given != 0:
+        text = (
+            f"An instance has {given} pods there, but its options have {parts} {word}, which {given} does not divide."
+        )
+        yield Remark(field, text)
         given = 1
-    if ranks // given <= GPUS_OF_A_HOST:
+    elif given > most:
+        yield Remark(field, f"An instance has {given} nodes there, and may have {most} at most.")
+        given = 1
+    nodes = fewest_nodes(parts, ranks * copies, least=given, most=most) or 1
+    if nodes == 1:
         return
-    nodes = next(n for n in range(given + 1, ranks + 1) if ranks % n == 0 and ranks // n <= GPUS_OF_A_HOST)
-    of_p[_NODES] = nodes
-    yield Remark(
-        f"parameter.{_NODES.removeprefix('role.')}",
-        f"A host has at most {GPUS_OF_A_HOST} GPUs, so P gets {nodes} pods on nodes of their own.",
-        left_out=False,
-    )
+    own[_NODES] = nodes
+    if nodes != given:
+        text = f"A host has at most {GPUS_OF_A_HOST} GPUs, so {_LETTER[role]} gets {nodes} pods on nodes of their own."
+        yield Remark(field, text, left_out=False)
+
+
+def _on_one_node(own: Mapping[str, Any]) -> str | None:
+    """Why an instance is on one node; None if it may be on several."""
+    if int(own.get(_COPIES, 1)) > 1 and not own.get(_EXPERT):
+        return "Data-parallel ranks are on several nodes only with expert: true. Use more replicas."
+    connector = own.get(_CONNECTOR, Transfer().connector)
+    if connector in LIMITS and not LIMITS[connector].several_nodes:
+        return f"With transfer.connector {connector} it is on one node."
+    if any(path.startswith(_TIERS) for path in own):
+        return "With kvTiers it is on one node."
+    return None
 
 
 def _of_one_host(role: Role, settings: Mapping[str, Any]) -> Iterable[Remark]:
@@ -192,14 +222,14 @@ def _of_one_host(role: Role, settings: Mapping[str, Any]) -> Iterable[Remark]:
     gpus = ranks * data // nodes
     if gpus <= GPUS_OF_A_HOST:
         return
-    letter = "P" if role is Role.PARAMETER else "D"
+    letter = _LETTER[role]
     takes = f"{letter} takes {gpus} GPUs of one node, and a host has at most {GPUS_OF_A_HOST}."
     if data > 1 and ranks <= GPUS_OF_A_HOST:
         fits = GPUS_OF_A_HOST // ranks
         text = (
-            f"{takes} The data-parallel ranks of an instance share one pod: several nodes for data and expert "
-            f"parallelism (wide EP) are not supported yet. If the model fits {fits * ranks} GPUs, set data: {fits} and "
-            f"raise replicas (to {-(-data // fits)} for as many GPUs); else use GPUs of more memory."
+            f"{takes} The data-parallel ranks of an instance of {letter} share one pod; only with expert: true may "
+            f"they be on several nodes. If the model fits {fits * ranks} GPUs, set data: {fits} and raise replicas (to "
+            f"{-(-data // fits)} for as many GPUs); else use GPUs with more memory."
         )
         yield Remark(f"{role.value}.parallelism.data", text, left_out=False)
     else:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import KVCache
-from pdinference.api.v1alpha1.model import LoRA, Model
+from pdinference.api.v1alpha1.model import LoRA, Model, WeightLoading
 from pdinference.checks.options import is_official
 from pdinference.conversion.api_keys import api_key
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
@@ -76,6 +76,15 @@ def _if_true(path: str, value: Any) -> Convert:
     return convert
 
 
+def _local_ranks(value: Any, options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
+    """The data-parallel ranks of one node say how many nodes there are."""
+    data = options.values.get("data-parallel-size", 1)
+    if value < 1 or data % value:
+        raise ValueError(f"--data-parallel-size, {data}, is not a multiple of it.")
+    if data > value:
+        yield "role.parallelism.nodes", data // value
+
+
 def _tokenizer_mode(value: Any, _options: ParsedOptions, launch: Launch) -> Iterator[Finding]:
     if value == "slow" and (launch.image is None or is_official(launch.image)):
         raise ValueError(
@@ -85,6 +94,14 @@ def _tokenizer_mode(value: Any, _options: ParsedOptions, launch: Launch) -> Iter
     yield "both.args.tokenizer-mode", value
 
 
+def _load_format(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
+    """A loader that needs no options of its own. Others stay options."""
+    try:
+        yield "model.load.format", _choice(WeightLoading, "format")(value)
+    except ValueError:
+        yield "both.args.load-format", value
+
+
 FILES = frozenset(
     {"hf-config-path", "log-config-file", "mm-encoder-fp8-scale-path", "reasoning-parser-plugin", "tool-parser-plugin"}
 )
@@ -92,6 +109,7 @@ FILES = frozenset(
 TABLE: Mapping[str, Convert] = {
     "dtype": _field("model.dtype", _choice(Model, "dtype")),
     "quantization": _field("model.quantization", _choice(Model, "quantization")),
+    "load-format": _load_format,
     "max-model-len": _field("model.maxModelLength", count),
     "tokenizer": _field("model.tokenizer"),
     "tokenizer-mode": _tokenizer_mode,
@@ -111,6 +129,7 @@ TABLE: Mapping[str, Convert] = {
     "tensor-parallel-size": _field("role.parallelism.tensor"),
     "pipeline-parallel-size": _field("role.parallelism.pipeline"),
     "data-parallel-size": _field("role.parallelism.data"),
+    "data-parallel-size-local": _local_ranks,
     "nnodes": _field("role.parallelism.nodes"),
     "enable-expert-parallel": _if_true("role.parallelism.expert", value=True),
     "kv-cache-dtype": _field("engine.kvCache.dtype", _choice(KVCache, "dtype")),

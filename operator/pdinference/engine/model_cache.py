@@ -8,12 +8,14 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.model import Model
-from pdinference.api.v1alpha1.source import ModelSource
+from pdinference.api.v1alpha1.source import BucketSource, ModelSource
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, secret_variable, variable
 
 MODEL_MOUNT = "/models"
 """Mount path of a volume with the model or the model cache, in the download and in vLLM."""
+BUCKET = "bucket"
+"""What `--hub` calls a bucket, and its folder in a cache."""
 LOOK = "look"
 """Subcommand that checks a model on a user's volume."""
 _PROGRAM = ("pdinference", "model")
@@ -28,10 +30,15 @@ _NETWORK_VARIABLES = frozenset(
 def cached_path(model: Model) -> str | None:
     """Folder of the model in the pods; None if it is not cached.
 
-    Branches and tags have folders, too. A downloaded model does not change when its branch moves.
+    Branches, tags and folders of buckets have folders, too. A downloaded model does not change when they do.
     """
-    hub = model.source.hub
-    if model.cache is None or hub is None:
+    hub, bucket = model.source.hub, model.source.bucket
+    if model.cache is None:
+        return None
+    if bucket is not None:
+        # The digest keeps apart what two servers have under one name. No folder is within that of another model.
+        return f"{MODEL_MOUNT}/{BUCKET}/{bucket.uri.rpartition('/')[2]}-{model.source.identity()}"
+    if hub is None:
         return None
     # A slash could nest the folder of one revision in that of another. Revisions do not contain percent signs.
     return f"{MODEL_MOUNT}/{_hub_name(model.source)}/{hub.repository}/{hub.revision.replace('/', '%2F')}"
@@ -45,7 +52,7 @@ def fetch_command(resource: PDInference, *, job: str | None = None) -> Command:
         job: Namespace and name of the Job for progress reports; None for no reports.
     """
     model = resource.spec.model
-    options = {**_hub_options(model), "folder": cached_path(model), "job": job}
+    options = {**_remote_options(model), "folder": cached_path(model), "job": job}
     return _command(resource, "fetch", {**options, **(_adapters(model) if job is not None else {})})
 
 
@@ -64,7 +71,7 @@ def look_command(resource: PDInference, role: Role, folder: str, field: str) -> 
         field: Field of the spec with this folder.
     """
     arguments = {**resource.spec.engine.args, **resource.spec.of(role).args}
-    load_format = arguments.get("load-format")
+    load_format = arguments.get("load-format", resource.spec.model.load_format)
     elsewhere = arguments.get("hf-config-path") or arguments.get("config-format", "auto") not in _CONFIG_FORMATS
     options = {
         "folder": folder,
@@ -76,9 +83,9 @@ def look_command(resource: PDInference, role: Role, folder: str, field: str) -> 
 
 
 def inspect_command(resource: PDInference, folder: str, *, job: str | None = None) -> Command:
-    """Command that collects facts about the model from the hub, or from a folder on a volume."""
+    """Command that collects facts about the model from its hub or bucket, or from a folder on a volume."""
     model = resource.spec.model
-    where = _hub_options(model) if model.source.hub else {"folder": folder}
+    where = _remote_options(model) or {"folder": folder}
     return _command(resource, "inspect", {**where, **_adapters(model), "job": job})
 
 
@@ -97,8 +104,10 @@ def _adapters(model: Model) -> dict[str, str]:
     return {"adapters": ",".join(adapter.path for adapter in adapters)} if adapters else {}
 
 
-def _hub_options(model: Model) -> dict[str, Any]:
-    hub = model.source.hub
+def _remote_options(model: Model) -> dict[str, Any]:
+    hub, bucket = model.source.hub, model.source.bucket
+    if bucket is not None:
+        return {"hub": BUCKET, "repository": bucket.uri, "endpoint": bucket.endpoint, "region": bucket.region}
     return {"hub": _hub_name(model.source), "repository": hub.repository, "revision": hub.revision} if hub else {}
 
 
@@ -107,14 +116,20 @@ def _hub_name(source: ModelSource) -> str:
 
 
 def _environment(resource: PDInference) -> list[EnvironmentVariable]:
-    """The hub token, and the variables of vLLM that configure hubs, mirrors and proxies."""
+    """The credentials, and the variables of vLLM that configure hubs, mirrors and proxies."""
     source = resource.spec.model.source
     token = source.hugging_face.token_secret if source.hugging_face else None
     passed = {name: value for name, value in resource.spec.engine.env.items() if _is_about_network(name)}
     return [
         *([secret_variable("HF_TOKEN", token.name, token.key)] if token else []),
+        *(bucket_credentials(source.bucket) if source.bucket else []),
         *(variable(name, value) for name, value in passed.items()),
     ]
+
+
+def bucket_credentials(bucket: BucketSource) -> list[EnvironmentVariable]:
+    """Variables with the credentials for a bucket."""
+    return [secret_variable(signed.key, signed.name, signed.key) for signed in bucket.signed]
 
 
 def _is_about_network(name: str) -> bool:

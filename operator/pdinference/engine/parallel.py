@@ -5,6 +5,7 @@ Tests: tests/engine/test_vllm.py, tests/engine/test_vllm_parser.py
 
 from typing import Any
 
+from pdinference.api.v1alpha1.experts import ExpertBalance
 from pdinference.api.v1alpha1.roles.role import Parallelism
 from pdinference.engine.command import EnvironmentVariable, variable
 
@@ -19,6 +20,16 @@ def parallel_options(parallelism: Parallelism) -> dict[str, Any]:
     if parallelism.expert:
         options["enable-expert-parallel"] = True
     return options
+
+
+def expert_options(parallelism: Parallelism, balance: ExpertBalance | None) -> dict[str, Any]:
+    """vLLM's options that move experts between devices by their load (`EPLBConfig` in vllm/config/parallel.py)."""
+    if balance is None or not parallelism.spreads_experts:
+        return {}
+    config = {"num_redundant_experts": balance.redundant}
+    if balance.step_interval is not None:
+        config["step_interval"] = balance.step_interval
+    return {"enable-eplb": True, "eplb-config": config}
 
 
 def parallel_environment(parallelism: Parallelism) -> list[EnvironmentVariable]:

@@ -145,6 +145,7 @@ _FAMILIES = frozenset(name.partition("_")[0] for name in REFUSED_ENVIRONMENT) | 
         "HUGGINGFACE",
         "MODELSCOPE",
         "XET",
+        "RUNAI",
         "HTTP",
         "HTTPS",
         "ALL",

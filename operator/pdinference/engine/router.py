@@ -44,6 +44,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         "drain-seconds": lifecycle.ROUTER_DRAIN_SECONDS,
         **({"custom-arguments": True} if _has_custom_arguments(resource) else {}),
         **({} if router.disaggregation == "Always" else {"disaggregation": router.disaggregation}),
+        **_ranks(resource.spec),
         **(_objectives(resource.spec.objectives) | _step_tokens(resource.spec) if router.is_adaptive else {}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
@@ -70,6 +71,12 @@ def _step_tokens(spec: Spec) -> dict[str, int]:
     """Of each role, where they are not vLLM's default."""
     found = {role: defaults.max_num_batched_tokens(spec, role) for role in ENGINE_ROLES}
     return {f"{role}-step-tokens": tokens for role, tokens in found.items() if tokens is not None}
+
+
+def _ranks(spec: Spec) -> dict[str, int]:
+    """The data-parallel ranks of an instance of each role, where it has several."""
+    found = {role: spec.of(role).parallelism.data for role in spec.engine_roles}
+    return {f"{role}-ranks": ranks for role, ranks in found.items() if ranks > 1}
 
 
 def _models(resource: PDInference) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pdinference.api.engines import Slot
 from pdinference.api.names import ENGINE_PORT, Role
-from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
+from pdinference.api.v1alpha1 import PDInference, Spec
 from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
@@ -21,7 +21,7 @@ from pdinference.engine.group import GROUP_SCRIPT, group_arguments, group_enviro
 from pdinference.engine.host_local import slot_environment
 from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
-from pdinference.engine.parallel import parallel_environment, parallel_options
+from pdinference.engine.parallel import expert_options, parallel_environment, parallel_options
 
 # `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
 # because not every build has the `vllm` command.
@@ -57,6 +57,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         **model_options(resource.spec.model),
         "served-model-name": served_model_name(resource),
         **parallel_options(own.parallelism),
+        **expert_options(own.parallelism, resource.spec.engine.expert_balance),
         "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
         "port": ENGINE_PORT if slot is None else slot.port,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
@@ -70,20 +71,20 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         scripts=connector_class.scripts if connector_class else (),
     )
     if own.parallelism.nodes > 1:
-        command = _in_group(command, resource, own, node_rank)
+        command = _in_group(command, resource, role, node_rank)
     if resource.spec.engine.compile_cache is None:
         return command
     port = int(options["port"]) if node_rank == 0 else 0
     return with_compile_cache(command, compile_cache_key(resource.spec, role, options, node_rank, slot), port)
 
 
-def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:
+def _in_group(command: Command, resource: PDInference, role: Role, node_rank: int) -> Command:
     """The command for one node of a multi-node instance."""
-    name, nodes = resource.metadata.name, own.parallelism.nodes
+    name, parallelism = resource.metadata.name, resource.spec.of(role).parallelism
     known = {entry["name"] for entry in command.environment}
     return Command(
-        program=group_program(command.program, name, node_rank, nodes),
-        arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
+        program=group_program(command.program, name, role, node_rank, parallelism.nodes),
+        arguments=(*command.arguments, *group_arguments(name, role, parallelism, node_rank)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
         scripts=(GROUP_SCRIPT, *command.scripts),
     )

@@ -214,6 +214,8 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma.count if spec.transfer.rdma else 0,
         ranks=spec.decode.parallelism.tensor,
+        parameter_data=spec.parameter.parallelism.data,
+        decode_data=spec.decode.parallelism.data,
         reason=spec.transfer.path_reason,
         decode_instances=1 if spec.host_local is None else spec.host_local.decode,
         parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
@@ -225,8 +227,8 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
 def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     if not rendered.model_job:
         return None
-    hub = spec.model.source.hub
-    what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
+    hub, bucket = spec.model.source.hub, spec.model.source.bucket
+    what = f"{hub.repository} revision {_short(hub.revision)}" if hub else bucket.uri if bucket else "The model"
     return DesiredModel(
         rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_pods
     )

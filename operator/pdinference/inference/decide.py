@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.cluster.kinds import AUTOSCALER, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, ChildKey
+from pdinference.cluster.kinds import AUTOSCALER, DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, STATEFUL_SET, ChildKey
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
@@ -156,5 +156,9 @@ def _unneeded(snapshot: Snapshot, rollout: RolloutPlan) -> Iterator[ChildRecord]
 
 def _of_running_pods(snapshot: Snapshot) -> set[ChildKey]:
     """Objects that pods of a role need, although the mode does not have that role any more."""
-    left = {workload.role for _, workload in snapshot.workloads()} | {pod.role for pod in snapshot.pods if not pod.gone}
-    return {snapshot.role_key(kind.name, role) for role in ENGINE_ROLES if role in left for kind in _NEEDED_BY_PODS}
+    workloads = list(snapshot.workloads())
+    left = {workload.role for _, workload in workloads} | {pod.role for pod in snapshot.pods if not pod.gone}
+    kept = {snapshot.role_key(kind.name, role) for role in ENGINE_ROLES if role in left for kind in _NEEDED_BY_PODS}
+    named = {workload.role for _, workload in workloads if workload.kind == STATEFUL_SET.name}
+    # D on one node has no pods with names, so it needs no Service.
+    return kept if Role.DECODE in named else kept - {snapshot.role_key(SERVICE.name, Role.DECODE)}

@@ -45,6 +45,7 @@ def decided_repair(snapshot: Snapshot, rollout: RolloutPlan, replicas: Mapping[C
         settled=settled,
         before=before,
         now=snapshot.now,
+        rank_pairs=desired.transfer_path.pairs,
     )
 
 

@@ -101,7 +101,7 @@ class Snapshot:
         return record.workload if record is not None and self._is_own(record) else None
 
     def leading_workloads(self, revision: str) -> dict[Role, WorkloadState]:
-        """The workload of each role in a revision; for P instances of several nodes, that of the first node."""
+        """The workload of each role in a revision; for instances on several nodes, that of the first node."""
         return {
             record.workload.role: record.workload
             for record in self.owned()

@@ -13,6 +13,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.kinds import Owner
 from pdinference.loadmetrics.latencies import measure_latencies, measure_latency
 from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.rises import LOADS, Rises
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, SignalMeasurement, Upstream, measure
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency, Signal
@@ -27,12 +28,27 @@ _QUANTILES: Final = {
 
 
 class Loads:
-    """Computes metrics of roles from the last readings of their pods."""
+    """Computes metrics of roles from the last readings of their pods.
 
-    def __init__(self, scraper: Scraper, policies: Policies, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        scraper: The readings.
+        policies: The targets of autoscalers.
+        start_seconds: How long pods of a role take until they are ready; None if no start was seen.
+        clock: Time of the readings.
+    """
+
+    def __init__(
+        self,
+        scraper: Scraper,
+        policies: Policies,
+        start_seconds: Callable[[Owner, Role], float | None] = lambda _owner, _role: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._scraper = scraper
         self._policies = policies
+        self._start_seconds = start_seconds
         self._clock = clock
+        self._rises = Rises()
 
     def measured(self, owner: Owner, role: Role, metric: str) -> SignalMeasurement:
         """The value of one metric (`METRICS`) of a role.
@@ -66,8 +82,17 @@ class Loads:
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream, answers=answers)
         if not math.isfinite(found.value):
             raise LoadUnavailableError("the sum of the reported values is not a finite number")
-        value = found.value / self._scraper.engines_in_a_pod(owner, role)
+        value = self._ahead(signal, owner, role, found.value / self._scraper.engines_in_a_pod(owner, role))
         return SignalMeasurement(min(max(0.0, value), _LARGEST), found.when)
+
+    def _ahead(self, signal: Signal, owner: Owner, role: Role, value: float) -> float:
+        """The load when a pod that is created now is ready; the present value of other signals."""
+        if signal not in LOADS or not self._policies.looks_ahead(owner, role):
+            return value
+        seconds = self._start_seconds(owner, role)
+        if seconds is None:
+            return value
+        return self._rises.expected((owner, role, signal), value, now=self._clock(), start_seconds=seconds)
 
     def _upstream(self, owner: Owner, *, answers: bool) -> Upstream:
         reached = self._scraper.pods(owner, Role.DECODE) if answers else None

@@ -34,6 +34,7 @@ class _SpecPolicy:
         products: GPU products that the pods of each role may run on; empty for any.
         gpus: GPUs of one instance of each role.
         adaptive: Whether requests go to D without P, too (`router.disaggregation`).
+        ahead: Roles whose autoscalers look ahead.
     """
 
     policy: Policy = field(default_factory=dict)
@@ -42,6 +43,7 @@ class _SpecPolicy:
     products: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     gpus: Mapping[Role, int] = field(default_factory=dict)
     adaptive: bool = False
+    ahead: frozenset[Role] = frozenset()
 
 
 _NONE: Final = _SpecPolicy()
@@ -111,6 +113,11 @@ class Policies:
         record = self._cache.resources.get(owner)
         return record is not None and self._from_spec(record).adaptive
 
+    def looks_ahead(self, owner: Owner, role: Role) -> bool:
+        """Whether the loads of a role are those that are expected (`autoscaling.lookAhead`)."""
+        record = self._cache.resources.get(owner)
+        return record is not None and role in self._from_spec(record).ahead
+
     def measured(self) -> list[Owner]:
         """All resources whose pods are measured: those with an autoscaled role or with objectives."""
         found = (record.owner for _, record in self._cache.resources.items())
@@ -170,4 +177,5 @@ def _read(record: ResourceRecord) -> _SpecPolicy:
     products = {role: tuple(spec.products(role)) for role in spec.engine_roles}
     gpus = {role: spec.of(role).gpus for role in spec.engine_roles}
     objectives, adaptive = StatedObjectives.of(spec.objectives), spec.router.is_adaptive and spec.transfers_kv
-    return _SpecPolicy(policy, spec.metrics_source, objectives, products, gpus, adaptive)
+    ahead = frozenset(role for role, part in scaled.items() if part.autoscaling and part.autoscaling.look_ahead)
+    return _SpecPolicy(policy, spec.metrics_source, objectives, products, gpus, adaptive, ahead)

@@ -6,7 +6,7 @@ Tests: tests/runtime/test_load_monitor.py
 from collections.abc import Iterator
 from typing import Final
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.status import RolesStatus, RoleStatus
 from pdinference.loadmetrics.objective_gauges import GaugeSample
 from pdinference.planning.scaling.gauges import LABEL_ROLE
@@ -18,6 +18,12 @@ HELP: Final = {
     _TYPICAL: "The same, as a mean in which later pods count more.",
 }
 """The gauges, and what they are."""
+
+
+def typical_start_seconds(roles: RolesStatus, role: Role) -> float | None:
+    """How long pods of a role take until they are ready; None if no start was seen."""
+    status: RoleStatus = getattr(roles, role)
+    return None if status.start is None else status.start.typical_seconds
 
 
 def start_samples(roles: RolesStatus) -> Iterator[GaugeSample]:

@@ -5,8 +5,10 @@ Tests: tests/manifests/test_policy.py, tests/manifests/test_pod_rules.py
 
 import posixpath
 import re
+from collections.abc import Iterable
 
 from pdinference.api.installation_policy import Policy, matches
+from pdinference.engine.vllm import CACHE_MOUNT
 
 _HUBS = ("HF_", "HUGGINGFACE_", "HUGGING_FACE_", "MODELSCOPE_", "XET_")
 _ADDRESSES = ("ENDPOINT", "DOMAIN", "URL", "HOST", "MIRROR")
@@ -16,25 +18,39 @@ _URL = re.compile(
 )
 _RESOLVER = "the cluster must resolve the name of the hub; use dnsConfig.options in podTemplate"
 _TRUST = "vLLM could trust another host that poses as the hub; put the certificates into the image, with this variable"
-_CODE = "code from a volume could run in the process that has the token; set it in the image"
+_CODE = "code from a volume could run in the process that has the secret; set it in the image"
+_RUN_CODE = (
+    # Of the dynamic loader, the C library, the shell, CUDA and Python.
+    (re.compile("LD_.*|GLIBC_TUNABLES|GCONV_PATH|PATH|HOME|BASH_ENV|ENV|.*_INJECTION64_PATH"), _CODE),
+    (re.compile("PYTHON(?!(UNBUFFERED|HASHSEED|FAULTHANDLER|DONTWRITEBYTECODE|UTF8|IOENCODING|MALLOC)$).*"), _CODE),
+)
+"""Variables that no resource may set beside any Secret of the model's source, with the reason."""
 _BESIDE_TOKEN: tuple[tuple[re.Pattern[str], str], ...] = (
     # Of the C library (resolver(5)) and of c-ares.
     (re.compile("LOCALDOMAIN|HOSTALIASES|RES_OPTIONS|RESOLV_.*|CARES_.*|GRPC_DNS_.*"), _RESOLVER),
     # Of OpenSSL, Python, requests, httpx, curl and git. SSLKEYLOGFILE names a file to write the keys of connections to.
     (re.compile("SSL_.*|SSLKEYLOGFILE|OPENSSL_.*|CURL_.*|GIT_.*|PYTHONHTTPSVERIFY"), _TRUST),
     (re.compile("(.*_)?CA_?(BUNDLE|CERTS?|FILE|PATH|INFO)|(HF|HUGGINGFACE|MODELSCOPE|XET)_.*SSL.*"), _TRUST),
-    # Of the dynamic loader, the C library, the shell, CUDA and Python.
-    (re.compile("LD_.*|GLIBC_TUNABLES|GCONV_PATH|PATH|HOME|BASH_ENV|ENV|.*_INJECTION64_PATH"), _CODE),
-    (re.compile("PYTHON(?!(UNBUFFERED|HASHSEED|FAULTHANDLER|DONTWRITEBYTECODE|UTF8|IOENCODING|MALLOC)$).*"), _CODE),
+    *_RUN_CODE,
 )
 """Variables that no resource may set beside a token, with the reason. Without a token, each has legitimate uses."""
-_SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr")
+_SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", f"{CACHE_MOUNT}/.local")
+"""The last one is where Python looks for packages of the user."""
 
 
 def redirects(name: str) -> str | None:
     """Why a variable may not be set beside a token, whatever its value; None if it may."""
+    return _first(_BESIDE_TOKEN, name)
+
+
+def runs_code(name: str) -> str | None:
+    """Why a variable may not be set beside a key for a bucket; None if it may. Requests to a bucket have no secret."""
+    return _first(_RUN_CODE, name)
+
+
+def _first(rules: Iterable[tuple[re.Pattern[str], str]], name: str) -> str | None:
     upper = name.upper()
-    return next((why for pattern, why in _BESIDE_TOKEN if pattern.fullmatch(upper)), None)
+    return next((why for pattern, why in rules if pattern.fullmatch(upper)), None)
 
 
 def replaces_system(path: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.engines import LAST_ENGINE_PORT
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.router import Client
 from pdinference.engine.connectors.registry import connector_of
@@ -15,7 +15,7 @@ from pdinference.manifests.children import child
 from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest
-from pdinference.manifests.workloads import further_nodes
+from pdinference.manifests.workloads import further_nodes, has_stateful_sets
 
 _RUNNERS = {"podSelector": {"matchExpressions": [{"key": names.LABEL_BATCH, "operator": "Exists"}]}}
 """The runners of PDBatches, which may use every PDInference of their namespace."""
@@ -48,16 +48,23 @@ def router_network_policy(resource: PDInference, settings: RenderSettings) -> Ma
     )
 
 
-def parameter_service(resource: PDInference) -> Manifest:
-    """The headless Service with the DNS names of P pods; for multi-node instances also of pods that are not ready."""
-    return child(resource, Role.PARAMETER, "parameter-service", early=bool(further_nodes(resource)))
+def engine_services(resource: PDInference) -> tuple[Manifest, ...]:
+    """The headless Service of each role with StatefulSets: the DNS names of its pods.
+
+    For instances on several nodes it has also those of pods that are not ready.
+    """
+    return tuple(
+        child(resource, role, "engine-service", early=bool(further_nodes(resource, role)))
+        for role in resource.spec.workload_roles
+        if has_stateful_sets(resource, role)
+    )
 
 
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     """Allows connections to the pods of a role only from the router, the other role, the operator and Prometheus."""
     name, ports = resource.metadata.name, connector_of(resource.spec).ports(role)
     peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
-    if role is Role.PARAMETER and further_nodes(resource):
+    if further_nodes(resource, role):
         peers.append(role)
     return child(
         resource,
@@ -117,4 +124,5 @@ def _namespace(name: str) -> Manifest:
 
 
 def _all_pods(resource: PDInference, role: Role) -> dict[str, Any]:
-    return names.pods_of(resource.metadata.name, role, nodes=resource.spec.parameter.parallelism.nodes)
+    nodes = 1 + len(further_nodes(resource, role)) if role in ENGINE_ROLES else 1
+    return names.pods_of(resource.metadata.name, role, nodes=nodes)

@@ -9,9 +9,15 @@ from pdinference.api.v1alpha1.roles.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import refused_variable
 from pdinference.manifests.host_paths import host_path_problems
-from pdinference.manifests.hub_access import leads_elsewhere, redirects
+from pdinference.manifests.hub_access import leads_elsewhere, redirects, runs_code
 from pdinference.manifests.keda import metric_problems
-from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
+from pdinference.manifests.pod_rules import (
+    BUCKET_SECRET,
+    TOKEN_SECRET,
+    Allowance,
+    not_allowed,
+    overlay_problems,
+)
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
 from pdinference.manifests.pods.engine_containers import has_container_per_engine
@@ -44,9 +50,10 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
         )
     if spec.metrics_source == "KEDA":
         yield from metric_problems(resource, settings.operator_namespace)
-    has_token = _has_token(resource)
+    secret = _secret_field(resource)
     yield from host_path_problems(resource, policy)
     yield from _hub_problems(resource, settings)
+    yield from _bucket_problems(resource, settings)
     yield from _variable_problems(resource)
     image = spec.router.image
     if image not in {None, settings.router_image} and not allowed_by(policy.router_images, str(image)):
@@ -57,7 +64,11 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
         yield from service_annotation(key, f"spec.router.service.annotations.{key}", Allowance(policy))
     for part, role in (("parameter", spec.parameter), ("decode", spec.decode)):
         allowance = Allowance(
-            policy, has_token, _requested(resource.spec, role), has_container_per_engine(resource.spec)
+            policy,
+            secret,
+            _requested(resource.spec, role),
+            has_container_per_engine(resource.spec),
+            policy.root,
         )
         yield from overlay_problems(f"spec.{part}.podTemplate", role.pod_template, allowance)
     yield from overlay_problems("spec.router.podTemplate", spec.router.pod_template, Allowance(policy))
@@ -98,9 +109,13 @@ def _requested(spec: Spec, role: RoleSpec) -> frozenset[str]:
     return frozenset(device | (set() if rdma is None else {rdma.resource_name}))
 
 
-def _has_token(resource: PDInference) -> bool:
-    source = resource.spec.model.source.hugging_face
-    return source is not None and source.token_secret is not None
+def _secret_field(resource: PDInference) -> str:
+    """Field of the Secret of which P and D get the content; empty without one. With a claim, only the Job has a key."""
+    model = resource.spec.model
+    if model.source.hugging_face is not None and model.source.hugging_face.token_secret is not None:
+        return TOKEN_SECRET
+    by_job = model.cache is not None and model.cache.host_path is None
+    return BUCKET_SECRET if model.source.bucket and model.source.bucket.secret_name and not by_job else ""
 
 
 def _environments(resource: PDInference) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -126,6 +141,22 @@ def _hub_problems(resource: PDInference, settings: RenderSettings) -> Iterator[P
                 yield Problem(f"{field}.{variable}", f"This variable cannot be set beside tokenSecret: {why}.")
             elif problem := leads_elsewhere(variable, value, policy):
                 yield Problem(f"{field}.{variable}", problem)
+
+
+def _bucket_problems(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
+    """A Secret that the policy does not allow, and variables with which other programs could have the key."""
+    bucket, policy = resource.spec.model.source.bucket, settings.policy
+    if bucket is None or bucket.secret_name is None:
+        return
+    if not allowed_by(policy.token_secrets, bucket.secret_name):
+        yield Problem(
+            "spec.model.source.bucket.secretName",
+            not_allowed(f"keys from the Secret {bucket.secret_name}", "tokenSecrets", policy.token_secrets),
+        )
+    for field, variables in _environments(resource) if resource.spec.model.streams else ():
+        for variable in variables:
+            if why := runs_code(variable):
+                yield Problem(f"{field}.{variable}", f"This variable cannot be set beside {BUCKET_SECRET}: {why}.")
 
 
 def _variable_problems(resource: PDInference) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from pdinference.manifests.model_preparation import downloads_first, job_values,
 from pdinference.manifests.network import (
     disruption_budget,
     engine_network_policy,
-    parameter_service,
+    engine_services,
     router_network_policy,
     router_service,
 )
@@ -26,12 +26,11 @@ from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
     EnginePod,
-    decode_deployment,
     device_claim_template,
     engine_pod,
+    engine_workload,
     further_nodes,
     node_stateful_set,
-    parameter_stateful_set,
     router_deployment,
     scripts_config_map,
 )
@@ -64,9 +63,13 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     require_allowed(resource, settings)
     roles = resource.spec.workload_roles
     pods = {role: engine_pod(resource, role, settings) for role in roles}
-    nodes = {rank: engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
+    nodes = {
+        (role, rank): engine_pod(resource, role, settings, rank)
+        for role in roles
+        for rank in further_nodes(resource, role)
+    }
     claims = {role: devices for role in roles if (devices := _claimed(resource, role))}
-    of_roles = (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values()))
+    of_roles = (*pods.items(), *((role, pod) for (role, _), pod in nodes.items()))
     scripts = _scripts(of_roles)
     revision = _revision(pods | nodes, claims, scripts)
     for role, pod in of_roles:
@@ -80,18 +83,22 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(engine_network_policy(resource, settings, role) for role in roles),
         router_network_policy(resource, settings),
         *(disruption_budget(resource, role) for role in (*roles, Role.ROUTER)),
-        *((parameter_service(resource),) if Role.PARAMETER in roles else ()),
+        *engine_services(resource),
         router_service(resource),
         *(device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
         *(scripts_config_map(resource, role, needed, revision) for role, needed in scripts.items()),
         *model,
         *(
-            parameter_stateful_set(resource, pod.template, revision)
-            for role, pod in pods.items()
-            if role is Role.PARAMETER
+            workload
+            for role in roles
+            for workload in (
+                engine_workload(resource, role, pods[role].template, revision),
+                *(
+                    node_stateful_set(resource, role, rank, nodes[role, rank].template, revision)
+                    for rank in further_nodes(resource, role)
+                ),
+            )
         ),
-        *(node_stateful_set(resource, rank, pod.template, revision) for rank, pod in nodes.items()),
-        decode_deployment(resource, pods[Role.DECODE].template, revision),
         router_deployment(resource, settings, revision),
         *http_routes(resource),
         *scalers(resource).values(),

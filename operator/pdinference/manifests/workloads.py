@@ -44,9 +44,14 @@ from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
 
-def further_nodes(resource: PDInference) -> range:
-    """Ranks of the worker nodes of a P instance; none without P."""
-    return range(1, resource.spec.parameter.parallelism.nodes if Role.PARAMETER in resource.spec.workload_roles else 1)
+def further_nodes(resource: PDInference, role: Role) -> range:
+    """Ranks of the further nodes of an instance of a role."""
+    return range(1, resource.spec.of(role).parallelism.nodes)
+
+
+def has_stateful_sets(resource: PDInference, role: Role) -> bool:
+    """Whether the pods of a role are of StatefulSets: those of P, and of instances whose nodes find each other."""
+    return role is Role.PARAMETER or bool(further_nodes(resource, role))
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class EnginePod:
 
 
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> EnginePod:
-    """The pods of a role, for P on one node of an instance."""
+    """The pods of a role, on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.rdma
     containers = engine_containers(resource, role, node_rank)
     several = spec.parallelism.nodes > 1
@@ -74,7 +79,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement)
-        | (names.node_labels(node_rank) if several else {}),
+        | (names.node_labels(role, node_rank) if several else {}),
         image=resource.spec.engine.image,
         containers=[_container(container) for container in containers],
         shares_processes=has_container_per_engine(resource.spec),
@@ -127,40 +132,44 @@ def _overlays(spec: Spec, role: Role, own: RoleSpec) -> list[Mapping[str, Any]]:
     return [for_containers(overlay, names.ENGINE_CONTAINER, names_of[each]) for each, overlay in both]
 
 
-def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
-    """The StatefulSet of P pods; for multi-node instances, of the first nodes."""
-    return _workload(
-        resource,
-        Role.PARAMETER,
-        "parameter-statefulset",
-        pod,
-        workload=names.revision_object(resource.metadata.name, Role.PARAMETER, revision),
-        service=names.role_object(resource.metadata.name, Role.PARAMETER),
-        replicas=_replicas(resource, Role.PARAMETER),
-        revision=revision,
+def engine_workload(resource: PDInference, role: Role, pod: Manifest, revision: str) -> Manifest:
+    """The workload of a role: of instances on several nodes, that of the first nodes."""
+    if not has_stateful_sets(resource, role):
+        return _decode_deployment(resource, pod, revision)
+    return _stateful_set(
+        resource, role, pod, revision, workload=names.revision_object(resource.metadata.name, role, revision)
     )
 
 
-def node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revision: str) -> Manifest:
-    """The StatefulSet of one worker node of each P instance. Its ordinals are those of the instances."""
-    name = resource.metadata.name
-    node = names.node_labels(node_rank)
-    workload = _workload(
+def node_stateful_set(resource: PDInference, role: Role, node_rank: int, pod: Manifest, revision: str) -> Manifest:
+    """The StatefulSet of one further node of each instance of a role. Its ordinals are those of the instances."""
+    name, node = resource.metadata.name, names.node_labels(role, node_rank)
+    workload = _stateful_set(
         resource,
-        Role.PARAMETER,
-        "parameter-statefulset",
+        role,
         pod,
-        workload=names.node_workload(name, node_rank, revision),
-        selector=names.role_selector(name, Role.PARAMETER, revision) | node,
-        service=names.role_object(name, Role.PARAMETER),
-        replicas=_replicas(resource, Role.PARAMETER),
-        revision=revision,
+        revision,
+        workload=names.node_workload(name, role, node_rank, revision),
+        selector=names.role_selector(name, role, revision) | node,
     )
     workload["metadata"]["labels"] |= node
     return workload
 
 
-def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
+def _stateful_set(resource: PDInference, role: Role, pod: Manifest, revision: str, **values: Any) -> Manifest:
+    return _workload(
+        resource,
+        role,
+        "engine-statefulset",
+        pod,
+        revision=revision,
+        service=names.role_object(resource.metadata.name, role),
+        replicas=_replicas(resource, role),
+        **values,
+    )
+
+
+def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
     """The Deployment of D pods."""
     return _workload(
         resource,

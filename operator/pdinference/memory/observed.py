@@ -11,15 +11,27 @@ _OBSERVED = ("observed_kv_capacity_tokens", "kv_capacity_error_percent")
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
-    """The KV cache of a pod, as vLLM reports it (`vllm:cache_config_info`)."""
+    """The KV cache of a pod, as vLLM reports it (`vllm:cache_config_info`).
+
+    Attributes:
+        blocks: Of all data-parallel ranks.
+        block_size: Tokens of a block.
+        ranks: Data-parallel ranks, which have equal caches.
+    """
 
     blocks: int
     block_size: int
+    ranks: int = 1
 
     @property
     def tokens(self) -> int:
         """Tokens that fit."""
         return self.blocks * self.block_size
+
+    @property
+    def of_a_rank(self) -> "KvCache":
+        """That of one rank, which a plan is about."""
+        return KvCache(self.blocks // self.ranks, self.block_size)
 
 
 def compared(
@@ -36,7 +48,8 @@ def compared(
     roles = {}
     for role in ENGINE_ROLES:
         planned = getattr(plan, role, None) or RoleMemory()
-        smallest = min(reported.get(role, ()), key=lambda cache: cache.tokens, default=None)
+        caches = (cache.of_a_rank for cache in reported.get(role, ()))
+        smallest = min(caches, key=lambda cache: cache.tokens, default=None)
         observed = _observed(planned, smallest) if smallest else _members(getattr(known, role, None))
         roles[role.value] = planned.model_copy(update=observed)
     return PlanStatus(**roles) if plan is not None or any(role != RoleMemory() for role in roles.values()) else None

@@ -169,7 +169,9 @@ def settings_of(
         cpu_tier=_size(tiers.cpu) if tiers else None,
         disk_tier=_size(tiers.disk) if tiers and tiers.disk else None,
         encodes=options.encodes,
-        redundant_experts=options.redundant_experts,
+        redundant_experts=engine.expert_balance.redundant
+        if engine.expert_balance and parallel.spreads_experts
+        else options.redundant_experts,
         graphs=(0, 0) if cpu else options.graphs(seqs, tokens, facts),
         speculated=options.speculated,
         mtp_layers=facts.mtp_layers if method == MTP and not apart else 0,

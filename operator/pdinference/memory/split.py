@@ -14,6 +14,19 @@ _LARGEST = 64
 """Largest tensor-parallel size that the resource takes."""
 
 
+def fewest_nodes(parts: int, devices: int, *, least: int, most: int) -> int | None:
+    """The fewest nodes, of those between bounds, on which no host needs too many GPUs; None if there is no such number.
+
+    Args:
+        parts: What each node has an equal and whole number of: data-parallel ranks, or devices.
+        devices: Of the instance.
+        least: The lower bound.
+        most: The upper one.
+    """
+    possible = (nodes for nodes in range(least, most + 1) if parts % nodes == 0)
+    return next((nodes for nodes in possible if devices // nodes <= GPUS_OF_A_HOST), None)
+
+
 def split_problems(spec: Spec, role: Role, facts: ModelFacts) -> Iterator[Problem]:
     """The errors of a role's `parallelism` for this model.
 

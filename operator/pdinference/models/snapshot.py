@@ -14,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pdinference.models.errors import ModelError, storage
+from pdinference.models.files.etags import noted_etag
 from pdinference.models.files.paths import MANIFEST, NOTES
 from pdinference.models.hubs.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
@@ -63,7 +64,7 @@ def _download(hub: Hub, folder: Path, progress: DownloadProgress) -> Manifest:
     listing = hub.listing()
     wanted = listing.wanted()
     if not any(file.path == "config.json" for file in wanted):
-        raise ModelError("NotAModel", "The repository has no config.json, which vLLM needs. Check the repository.")
+        raise ModelError("NotAModel", f"{hub} has no config.json, which vLLM needs. Check the source.")
     (folder / MANIFEST).unlink(missing_ok=True)
     _remove_others(folder, {file.path for file in wanted})
     progress.commit, progress.total, progress.folder = listing.commit, sum(file.size for file in wanted), folder
@@ -144,6 +145,8 @@ def _verified(folder: Path, file: RemoteFile) -> str | None:
     """The SHA-256 of a file that matches the hub; None if it does not match or does not exist."""
     path = folder / file.path
     if path.is_symlink() or not path.is_file() or path.stat().st_size != file.size:
+        return None
+    if file.etag is not None and noted_etag(folder, file.path) != file.etag:
         return None
     sha256 = hashlib.sha256()
     blob = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)  # git's hash of a file

@@ -31,8 +31,9 @@ class WorkloadState:
     ready: int = 0
     available: int = 0
     observed: bool = False  # the status describes the latest spec (observedGeneration == generation)
-    node_rank: int = 0  # of the pods' node within their P instances; node 0 stands for the instance
+    node_rank: int = 0  # of the pods' node within their instances; node 0 stands for the instance
     gpus: int = 0  # of one pod
+    kind: str = "Deployment"
     failure: str = ""  # why its controller cannot create pods, for example an exceeded quota
 
     @property
@@ -221,6 +222,7 @@ class PodSummary:
         restarted: Whether any of its containers was restarted, init containers included.
         engines: Its engines, if it is made to have several.
         engine: Name of the only engine that this is about, in a pod with several.
+        rank: The data-parallel rank that its problem is about, if it is about one.
     """
 
     name: str
@@ -240,6 +242,7 @@ class PodSummary:
     restarted: bool = False
     engines: tuple[SharedEngine, ...] = ()
     engine: str = ""
+    rank: int | None = None
     uid: str = ""
     started: str = ""
 

@@ -115,7 +115,7 @@ def diagnose(
 def _not_answering(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     """What a router found of a pod that Kubernetes calls ready."""
     found, until = _OF_FAULTS[PodFault(problem.message)]
-    engine = f" (engine {pod.engine})" if pod.engine else ""
+    engine = f" (engine {pod.engine})" if pod.engine else "" if pod.rank is None else f" (rank {pod.rank})"
     said = f"Pod {pod.name}{engine} {found}, as a router found, although Kubernetes calls it ready."
     said += f" Until {until}, requests go to other pods if there are any."
     if problem.message in {PodFault.STALLED, PodFault.STUCK}:

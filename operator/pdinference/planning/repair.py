@@ -91,6 +91,7 @@ def repair(
     settled: bool,
     before: RepairStatus | None,
     now: datetime,
+    rank_pairs: int = 1,
 ) -> Repair:
     """Decide whether to restart a pod.
 
@@ -102,6 +103,7 @@ def repair(
         settled: Whether all of these pods are there, the others ready, and no other one is under way.
         before: The status as last written for this revision.
         now: The time.
+        rank_pairs: Pairs of data-parallel ranks between a P and a D pod.
     """
     if not settled:
         return Repair(before)
@@ -111,7 +113,7 @@ def repair(
         return Repair(_mended(before, known, by_name)) if canaries else _unseen(before, now)
     restarted = () if before is None or _is_over(before, now) else tuple(before.pods)
     suspects = [_Suspect(pod, (), whole=True, stuck=True) for pod in stuck]
-    suspects = suspects or [one for one in _suspects(known, by_name) if one.is_proven]
+    suspects = suspects or [one for one in _suspects(known, by_name, rank_pairs) if one.is_proven]
     if not suspects:
         return Repair(_with(before, withheld=""))
     if len(restarted) >= MOST_RESTARTS:
@@ -141,7 +143,7 @@ def _restart(
     return Repair(_with(before, withheld=why))
 
 
-def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary]) -> Iterator[_Suspect]:
+def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary], rank_pairs: int) -> Iterator[_Suspect]:
     """The pods to blame: those with broken pairs alone, and both pods of pairs that have no such pod.
 
     A broken pair is held against none of its pods while their other pairs are untried.
@@ -149,7 +151,7 @@ def _suspects(pairs: Sequence[PairFacts], pods: Mapping[str, PodSummary]) -> Ite
     found, unclear = {}, set()
     for name, pod in pods.items():
         of_pod = [pair for pair in pairs if name in _names(pair)]
-        if len(of_pod) < min(_number_of_pairs(pod, pods), _ENOUGH):
+        if len(of_pod) < min(rank_pairs * _number_of_pairs(pod, pods), _ENOUGH):
             unclear.add(name)
         if broken := tuple(pair for pair in of_pod if pair.faults):
             found[name] = _Suspect(pod, broken, whole=name not in unclear and len(broken) == len(of_pod))

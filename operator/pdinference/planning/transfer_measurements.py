@@ -46,6 +46,8 @@ class Path:
         gpus: Whether P and D both have GPUs. The speed between CPUs is not judged.
         rdma: Number of RDMA devices of a pod; 0 without `transfer.rdma`.
         ranks: Tensor-parallel ranks of a D instance, which transfer at the same time.
+        parameter_data: Data-parallel ranks of a P instance, each with transfers of its own.
+        decode_data: The same of a D instance.
         reason: Why P and D share pods, or do not.
         decode_instances: D instances of a pod.
         parameter_instances: P instances of a pod that P and D share; 0 where each instance has its own pod.
@@ -56,11 +58,18 @@ class Path:
     gpus: bool = False
     rdma: int = 0
     ranks: int = 1
+    parameter_data: int = 1
+    decode_data: int = 1
     reason: str = ""
     decode_instances: int = 1
     parameter_instances: int = 0
     token_bytes: int | None = None
     fp8_token_bytes: int | None = None
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of data-parallel ranks between a P and a D instance."""
+        return self.parameter_data * self.decode_data
 
     @property
     def host_local(self) -> bool:

@@ -5,9 +5,11 @@ Pairs of P and D are tried under load, too, while something speaks against them:
 within a minute or two, and it is known which pod all broken pairs have in common (planning/repair.py).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 from pdinference.api.names import Verification
@@ -107,8 +109,9 @@ def _places(findings: Findings, *, tried: bool) -> int:
 def _doubted(findings: Findings, candidates: Candidates, now: float) -> list[Pair]:
     """The pair to which a canary is due because it has a fault, or because something happened to one of its pods."""
     decode = [pod for pod in candidates.decode if not findings.is_unproven(pod)]
-    every = [(one, other) for one in candidates.parameter for other in decode if linked(one, other)]
-    faulty = [pair for pair in every if pair in findings.pairs and findings.pairs[pair].is_fault]
+    of_p, of_d = set(candidates.parameter), set(decode)
+    known = {pair: last for pair, last in findings.pairs.items() if pair[0] in of_p and pair[1] in of_d}
+    faulty = [pair for pair, last in known.items() if last.is_fault]
     if again := [pair for pair in faulty if _is_faulty_pair_due(findings.pairs[pair], now)]:
         return again[:1]
     last = findings.last_pair
@@ -116,8 +119,13 @@ def _doubted(findings: Findings, candidates: Candidates, now: float) -> list[Pai
     is_new = any(findings.pairs[pair].faults < PROVEN_FAULTS for pair in faulty)
     if now - last.ended_at < (0.0 if is_new else min(_PACE * last.seconds, LONGEST_PAUSE_S)):
         return []
+    # Ranks have many pairs, so that they are looked at one by one, and only if there may be a suspect among them.
     known_since = findings.pairs_known_since
-    return [pair for pair in every if _is_suspect(findings.pairs.get(pair), pair, known_since)][:1]
+    newest = max((pod.doubted_at for pod in (*candidates.parameter, *decode)), default=-math.inf)
+    if newest <= min((known_since, *(one.ended_at for one in known.values() if not one.is_fault))):
+        return []
+    every = ((one, other) for one in candidates.parameter for other in decode if linked(one, other))
+    return list(islice((pair for pair in every if _is_suspect(findings.pairs.get(pair), pair, known_since)), 1))
 
 
 def _is_faulty_pair_due(last: Result, now: float) -> bool:

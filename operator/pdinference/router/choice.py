@@ -32,6 +32,8 @@ Choose = Callable[[Sequence[Pod], RequestView], Pod]
 _CHANCE: Final = random.Random()  # noqa: S311 - nothing secret
 _PREFIX_BYTES: Final = 2048
 """Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
+_LONGEST_KEY: Final = 64
+"""Of a BLAKE2b key, in bytes."""
 _IMBALANCE: Final = 1.5
 """An affine pod gets a request unless its load would be more than this multiple of the mean."""
 
@@ -100,7 +102,8 @@ def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
     """Rendezvous hashing: the order changes only where a pod comes or goes."""
 
     def weight(pod: Pod) -> bytes:
-        return blake2b(key, key=pod.observed.uid.encode()[:64], digest_size=8).digest()
+        uid = pod.observed.uid.encode()
+        return blake2b(key, key=uid if len(uid) <= _LONGEST_KEY else blake2b(uid).digest(), digest_size=8).digest()
 
     return sorted(pods, key=weight, reverse=True)
 

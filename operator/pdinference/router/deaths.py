@@ -73,7 +73,8 @@ class Deaths:
         if death is Death.NOTHING:
             return
         record.deaths += 1
-        certain = death is Death.ENGINE and failure.alone
+        # With several ranks, vLLM reports the death of any of them to all requests.
+        certain = death is Death.ENGINE and failure.alone and not pod.ranks
         if certain:
             self._remember(call)
         record.suspect |= death is Death.ENGINE

@@ -42,7 +42,7 @@ from pdinference.router.exchange import (
     members,
     transfer_params,
 )
-from pdinference.router.failure_reason import FailureReason
+from pdinference.router.failure_reason import FAILURES_OF_SERVER, FailureReason
 from pdinference.router.links import Links, linked
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
@@ -572,15 +572,16 @@ class Dispatcher:
         transfer = f"{record.request_id}-{uuid4()}"
         host = pod.observed.address.rpartition(":")[0]
         if port is None:
-            return Prefill(transfer, host.strip("[]"))
+            return Prefill(transfer, host.strip("[]"), pod.observed.further_hosts)
         bootstrap = f"http://{host}:{port}"
         async with exchange(pod, self.session, 0) as sent:
             answer = await sent.begin("GET", "/query", {}, None, url=bootstrap, longest=LONGEST_REPORT)
         if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
             raise PodFailure(FailureReason.NO_BOOTSTRAP_SERVER)
         ranks = members(answer, dict[str, _Rank])
-        first = next(iter(ranks.values()), _Rank())  # of data-parallel ranks; P has one
-        return Prefill(transfer, host.strip("[]"), str(first.engine_id or "")[:_LONGEST_ENGINE_ID], bootstrap)
+        own = ranks.get(str(pod.observed.rank or 0), _Rank())
+        engine = str(own.engine_id or "")[:_LONGEST_ENGINE_ID]
+        return Prefill(transfer, host.strip("[]"), engine=engine, bootstrap=bootstrap)
 
     def _decode_pods(self) -> list[Pod]:
         return self.pods.available(Role.DECODE)
@@ -627,7 +628,8 @@ class Dispatcher:
     async def note(self, pod: Pod, failure: PodFailure, call: Call, record: Record) -> None:
         """Note that a pod failed a request: pause it, count it, log it, and find whether it died."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
-            self.pods.failed(pod, None if failure.reached else PodFault.REFUSES)
+            fault = None if failure.reached else PodFault.REFUSES
+            self.pods.failed(pod, fault, whole=failure.reason in FAILURES_OF_SERVER)
         record.failed(pod.observed.role, failure.label)
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.label

@@ -37,6 +37,10 @@ _FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
+_RANK: Final = "X-data-parallel-rank"
+"""The rank that computes a request (vllm/entrypoints/generate/base/serving.py)."""
+_PLACED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
+"""Endpoints whose requests go to the rank that is named, but for beam search. /v1/responses does since vLLM 0.33."""
 _ABORTED: Final = b'"finish_reason":"abort"'
 """vLLM ended the request itself, although no client left, for example because it came after SIGTERM
 (vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
@@ -121,6 +125,7 @@ class Exchange:
         stream: Whether its first byte comes with the first token, and not with the last one.
         began_at: When it was sent, on the clock of the event loop.
         reads_from: The P pod from which D may still be reading the KV cache of its prompt; None if it reads none.
+        placed: Whether the rank computes it that it was sent to; otherwise vLLM chooses one.
     """
 
     def __init__(
@@ -137,13 +142,14 @@ class Exchange:
         self._now = asyncio.get_running_loop().time
         self.began_at = self._now()
         self.reads_from = reads_from
-        self._was_failing = pod.failures > 0
+        self.placed = True
+        self._was_failing = any(one.failures for one in pod.together)
         self._begun = False
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
         self._lost: FailureReason | None = None
-        self._holdings = answers.holdings(pod.observed.uid) if answers is not None else ()
+        self._holdings = answers.holdings(pod.observed.server) if answers is not None else ()
 
     def abort(self, reason: FailureReason) -> None:
         """End it as a failure of the pod."""
@@ -231,6 +237,8 @@ class Exchange:
             PodFailure: The pod did not answer, or cannot serve the request now.
             FullError: There is no room for its answer.
         """
+        if self.pod.observed.rank is not None:
+            self.placed = path in _PLACED and b'"use_beam_search"' not in (body or b"")
         self._beginning = asyncio.current_task()
         with self.marked():
             try:
@@ -247,6 +255,8 @@ class Exchange:
     ) -> Whole | Stream:
         sent = CIMultiDict(headers)
         sent.update(tracing.headers())
+        if self.pod.observed.rank is not None:
+            sent[_RANK] = str(self.pod.observed.rank)
         self._wait()
         try:
             self._response = response = await self._session.request(

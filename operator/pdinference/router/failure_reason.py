@@ -42,3 +42,7 @@ class FailureReason(StrEnum):
     """What P says of the KV cache cannot be handed to D."""
     NO_BOOTSTRAP_SERVER = "no_bootstrap_server"
     """P's bootstrap server does not say which engine there is."""
+
+
+FAILURES_OF_SERVER = frozenset({FailureReason.DISCONNECTED, FailureReason.ENGINE_DIED, FailureReason.EMPTY_STREAM})
+"""What one rank of a vLLM fails with and the others may too: its process ends with all of them."""

@@ -7,6 +7,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from pdinference.api.names import METRIC_POD_FAULT
+from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
 
 HELP: Final = (
@@ -25,7 +26,14 @@ class PodFaults(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
         family = GaugeMetricFamily(METRIC_POD_FAULT, HELP, labels=["pod", "fault"])
-        found = sorted((pod.observed.name, pod.fault) for pod in self._pods if pod.fault and pod.observed.ready)
+        found = sorted({(_name(pod), pod.fault) for pod in self._pods if pod.fault and pod.observed.ready})
         for name, fault in found[:MOST]:
             family.add_metric([name, fault], 1.0)
         yield family
+
+
+def _name(pod: Pod) -> str:
+    """Its name, or that of the whole pod where all its ranks have the fault."""
+    if pod.observed.rank is None or any(one.fault is not pod.fault for one in pod.ranks):
+        return pod.observed.name
+    return pod.observed.name.rpartition("/")[0]

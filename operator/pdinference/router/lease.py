@@ -58,7 +58,7 @@ class LeaseGuard:
         while waiting := self._waiting(pod):
             began = now()
             if began >= next_reading(steps, min(request.began_at for request in waiting), self._transfer):
-                found = await read_progress(pod, self._share)
+                found = await read_progress(pod, self._share, all_ranks=not pod.all_placed)
                 # A prompt of its own that D computes in parts is no step, and the KV cache waits for it.
                 computes = pod.queue.ahead(now()) > 0
                 steps.read(found if found is None or computes else found.steps, began, now())

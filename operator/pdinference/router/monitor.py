@@ -125,7 +125,7 @@ class Monitor:
         began = asyncio.get_running_loop().time()
         if watch.failures or began - watch.steps.tried_at < self._stall / _READINGS:
             return None
-        found = await read_progress(pod, self._share)
+        found = await read_progress(pod, self._share, all_ranks=not pod.all_placed)
         watch.steps.read(found, began, asyncio.get_running_loop().time())
         return PodFault.STALLED if watch.steps.without() >= self._stall else None
 

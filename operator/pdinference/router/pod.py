@@ -1,6 +1,7 @@
 """A P or D pod of the revision, and what the router has sent to it: without I/O, so that a simulation has the same.
 
-Engines that share a pod (the path HostLocal) are pods of their own here.
+Engines that share a pod (the path HostLocal) are pods of their own here, and so are the data-parallel ranks of a vLLM:
+each has KV cache of its own, and vLLM sends a request to the rank that a header names.
 
 Tests: tests/router/test_choice.py, tests/router/test_faults.py
 """
@@ -8,17 +9,19 @@ Tests: tests/router/test_choice.py, tests/router/test_faults.py
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from pdinference.api.names import PodFault, Role
+from pdinference.api.names import RANK_PREFIX, PodFault, Role
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.prompt_queue import PromptQueue
 
 _TURNS: Final = count(1)
+FAULTS_OF_SERVER: Final = frozenset({PodFault.REFUSES, PodFault.HUNG})
+"""Faults of the API server in front of a pod's engine. The pod gets no requests until it answers a probe."""
 
 
 class Admission(IntEnum):
@@ -41,6 +44,8 @@ class Observed:
         ready: Whether it is ready and not terminating.
         group: KV cache gets from P to D within a group alone. Empty for pods with one engine, which all reach another.
         restarts: How often its container has been started again.
+        further_hosts: Addresses of the further nodes of a P instance.
+        rank: Number of the data-parallel rank; None if vLLM has one only.
     """
 
     uid: str
@@ -50,6 +55,23 @@ class Observed:
     ready: bool
     group: str = ""
     restarts: int = 0
+    further_hosts: tuple[str, ...] = ()
+    rank: int | None = None
+
+    @property
+    def server(self) -> str:
+        """Uid of its vLLM: the same for all of its ranks."""
+        return self.uid if self.rank is None else self.uid.rpartition("/")[0]
+
+
+def by_rank(engine: Observed, ranks: int) -> Iterator[Observed]:
+    """An engine, or each of its data-parallel ranks if it has several."""
+    if ranks == 1:
+        yield engine
+        return
+    for rank in range(ranks):
+        suffix = f"/{RANK_PREFIX}{rank}"
+        yield replace(engine, uid=engine.uid + suffix, name=engine.name + suffix, rank=rank)
 
 
 class UnderWay(Protocol):
@@ -62,6 +84,10 @@ class UnderWay(Protocol):
     @property
     def reads_from(self) -> "Pod | None":
         """The P pod from which D may still be reading the KV cache of its prompt; None if it reads none."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether the rank computes it that it was sent to; otherwise vLLM chooses one."""
 
     @property
     def stream(self) -> bool:
@@ -94,6 +120,8 @@ class Pod:
         admission: Whether requests go to it, if it is a D pod.
         doubted_at: When something last happened that may have broken its KV transfer; an earlier canary may not hold.
         company: By request: how many others there were when the pod failed one of them.
+        ranks: The other data-parallel ranks of its vLLM, which ends with all of them.
+        reading: The reading of its metrics that is under way, for all ranks.
     """
 
     observed: Observed
@@ -112,6 +140,18 @@ class Pod:
     admission: Admission = Admission.HELD
     doubted_at: float = -math.inf
     company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
+    ranks: tuple["Pod", ...] = ()
+    reading: Any = None  # a future, of which this module knows nothing
+
+    @property
+    def together(self) -> tuple["Pod", ...]:
+        """The pod and the other ranks of its vLLM."""
+        return (self, *self.ranks)
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether its rank computes all requests that were sent to it."""
+        return all(request.placed for request in self.under_way)
 
     @property
     def admitted(self) -> bool:
@@ -121,7 +161,7 @@ class Pod:
     @property
     def withdrawn(self) -> bool:
         """Whether it gets no requests until it answers a probe."""
-        return self.fault in {PodFault.REFUSES, PodFault.HUNG}
+        return self.fault in FAULTS_OF_SERVER
 
     @property
     def url(self) -> str:
@@ -165,9 +205,10 @@ class Pod:
         Args:
             request: The request.
         """
-        others = len(self.under_way) - 1
-        for one in self.under_way:
-            self.company[one] = max(others, self.company.get(one, 0))
+        others = sum(len(pod.under_way) for pod in self.together) - 1
+        for pod in self.together:
+            for one in pod.under_way:
+                pod.company[one] = max(others, pod.company.get(one, 0))
         return self.company.get(request, 0)
 
     def lost(self, reason: FailureReason) -> None:

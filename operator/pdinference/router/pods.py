@@ -6,13 +6,14 @@ Tests: tests/router/test_faults.py, tests/router/test_discovery.py, tests/router
 import asyncio
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, PodFault, Role
 from pdinference.router.failure_reason import FailureReason
-from pdinference.router.pod import Admission, Observed, Pod
+from pdinference.router.pod import FAULTS_OF_SERVER, Admission, Observed, Pod
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
@@ -61,12 +62,21 @@ class Pods:
             if not observed.ready or observed.restarts != pod.observed.restarts:
                 pod.admission = Admission.HELD
             pod.observed = observed
+        self._relate_ranks()
         if not self._share_a_group(self._ready):
             self.complete_since = None
         elif self.complete_since is None:
             self.complete_since = self._clock()
             self.first_complete = self.first_complete or self.complete_since
         self._announce()
+
+    def _relate_ranks(self) -> None:
+        """Note which pods are data-parallel ranks of one vLLM."""
+        by_server: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in self._pods.values():
+            by_server[pod.observed.server].append(pod)
+        for pod in self._pods.values():
+            pod.ranks = tuple(one for one in by_server[pod.observed.server] if one is not pod)
 
     def available(self, role: Role) -> list[Pod]:
         """The pods that can get a request of a client now."""
@@ -109,13 +119,21 @@ class Pods:
     def _ready(self, role: Role) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.observed.role is role and pod.observed.ready]
 
-    def failed(self, pod: Pod, fault: PodFault | None = None) -> None:
+    def failed(self, pod: Pod, fault: PodFault | None = None, *, whole: bool = False) -> None:
         """Pause a pod after a failure, longer with each further one; with some faults until it answers a probe.
 
         Args:
             pod: The pod.
             fault: What the failure shows of the pod; None if it may concern one request.
+            whole: Whether the other ranks of its vLLM may have failed with it, as they do with some faults.
         """
+        self._pause(pod, fault)
+        for one in pod.ranks if whole or fault in FAULTS_OF_SERVER else ():
+            if fault is None or one.fault is not fault:  # else it is known, and paused
+                self._pause(one, fault)
+        self._announce()
+
+    def _pause(self, pod: Pod, fault: PodFault | None) -> None:
         if fault is PodFault.REFUSES:  # its process may have ended
             pod.admission = Admission.HELD
             pod.deaths += pod.fault is not fault
@@ -123,7 +141,6 @@ class Pods:
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self.doubt(pod)
-        self._announce()
 
     def doubt(self, *pods: Pod) -> None:
         """Note that the last canaries through these pods may not hold any more."""

@@ -19,12 +19,13 @@ class Failures:
     """The failures of one step of a request.
 
     Attributes:
-        pods: The pods that failed it. They get it again only if there are no others.
+        pods: The pods that failed it, and the other ranks of their vLLM. They get it again only if there are no others.
         last: The reason of the last failure; empty before any.
     """
 
     pods: list[Pod] = field(default_factory=list)
     last: str = ""
+    _times: int = 0
     _reached: int = 0
 
     def add(self, pod: Pod, reason: str, *, reached: bool) -> None:
@@ -35,13 +36,15 @@ class Failures:
             reason: Why, for metrics and logs.
             reached: Whether the pod may have begun to compute.
         """
-        self.pods.append(pod)
+        self.pods += pod.together
+        self._times += 1
         self.last = reason
         self._reached += reached
 
     def forgive(self) -> None:
         """Let the pods get the request again. Their failures count on."""
         self.pods.clear()
+        self._times = 0
 
     @property
     def are_too_many(self) -> bool:
@@ -51,7 +54,7 @@ class Failures:
     @property
     def pause(self) -> float:
         """Seconds until the next try."""
-        return FIRST_PAUSE_S * 2.0 ** min(len(self.pods) - 1, _MOST_DOUBLINGS)
+        return FIRST_PAUSE_S * 2.0 ** min(self._times - 1, _MOST_DOUBLINGS)
 
 
 class NoPrefill(Enum):

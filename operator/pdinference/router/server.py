@@ -281,9 +281,13 @@ class Front:
 
     async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         """What each pod answers alike. It does not wake the model: clients list models again and again."""
+        asked = set()
         for pod in sorted(
             self._dispatcher.pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)
         ):
+            if pod.observed.server in asked:  # by way of another rank
+                continue
+            asked.add(pod.observed.server)
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
                     named = {REQUEST_ID: record.request_id}

@@ -1,6 +1,9 @@
 """The steps of a pod's engine, as its metrics count them. /health does not reach the engine."""
 
+import asyncio
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +21,8 @@ _DEFERRED: Final = b"deferred"
 """Requests that wait for something else than room, KV cache that moves among it (vllm/v1/core/sched/scheduler.py)."""
 _KV_USE: Final = b"vllm:kv_cache_usage_perc"
 """It is reported with each step, and grows with each part of a prompt."""
+_Engines = Mapping[bytes, Mapping[bytes, float]]
+"""By engine: the series above, summed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +83,45 @@ class Steps:
         return self.until - max(self.since, since)
 
 
-async def read_progress(pod: Pod, share: Share) -> EngineProgress | None:
-    """The progress of all engines of a server together; None if it does not report their steps."""
-    found: dict[bytes, float] = {}
+async def read_progress(pod: Pod, share: Share, *, all_ranks: bool = False) -> EngineProgress | None:
+    """The progress of the engines of a server together, or of one rank; None if it does not report their steps.
+
+    Args:
+        pod: The pod.
+        share: What the reading may use.
+        all_ranks: Whether the other data-parallel ranks count as well.
+    """
+    try:
+        engines = await _read_once(pod, share)
+    except UnreadableError:
+        return None
+    rank = pod.observed.rank
+    counted = engines.values() if rank is None or all_ranks else [engines.get(b"%d" % rank, {})]
+    found: defaultdict[bytes, float] = defaultdict(float)
+    for engine in counted:
+        for name, value in engine.items():
+            found[name] += value
+    if _STEPS not in found:
+        return None
+    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0), found.get(_WAITING, 0.0))
+
+
+async def _read_once(pod: Pod, share: Share) -> _Engines:
+    """The series of each engine. Ranks of one vLLM that are read at the same time share a reading."""
+    first = min(pod.together, key=lambda one: one.observed.rank or 0)
+    if first.reading is None or first.reading.done():
+        first.reading = asyncio.ensure_future(_read(first, share))
+    return await asyncio.shield(first.reading)
+
+
+async def _read(pod: Pod, share: Share) -> _Engines:
+    found: defaultdict[bytes, defaultdict[bytes, float]] = defaultdict(lambda: defaultdict(float))
 
     def take(line: bytes) -> None:
         if (name := name_of(line)) in {_STEPS, _KV_USE, _WAITING}:
             one = sample(line)
             if name != _WAITING or one.labels.get(b"reason") == _DEFERRED:
-                found[name] = found.get(name, 0.0) + one.value
+                found[one.labels.get(b"engine", b"")][name] += one.value
 
-    try:
-        await fetch_metrics(pod, take, share)
-    except UnreadableError:
-        return None
-    if _STEPS not in found:
-        return None
-    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0), found.get(_WAITING, 0.0))
+    await fetch_metrics(pod, take, share, all_ranks=True)
+    return found

@@ -72,7 +72,7 @@ class _Reading:
 
     Attributes:
         at: When they were read, on the clock of the event loop.
-        turn: The pod's last request at that time.
+        turn: The last request to the pod at that time.
         moved: Whether a counter had changed since the reading before.
         counts: The counters; None if the pod has never answered.
     """
@@ -108,8 +108,8 @@ class Transfers(Collector):
             await asyncio.sleep(_ROUND_S)
 
     async def round(self) -> None:
-        """Read each pod that is due."""
-        pods = [pod for pod in self._pods if pod.observed.ready]
+        """Read each pod that is due; of one with several ranks, the first one stands for all."""
+        pods = [pod for pod in self._pods if pod.observed.ready and not pod.observed.rank]
         self._readings = {pod: reading for pod, reading in self._readings.items() if pod in pods}
         await asyncio.gather(*(self._read(pod) for pod in pods if self._is_due(pod)))
 
@@ -128,12 +128,12 @@ class Transfers(Collector):
         last = self._readings.get(pod)
         if last is None:
             return True
-        busy = pod.under_way or pod.turn != last.turn or last.moved
+        busy = any(one.under_way for one in pod.together) or _turn(pod) != last.turn or last.moved
         return asyncio.get_running_loop().time() - last.at >= (_BUSY_S if busy else _AT_REST_S)
 
     async def _read(self, pod: Pod) -> None:
-        turn = pod.turn
-        counts = await read_counts(pod, self._share, self._counters)
+        turn = _turn(pod)
+        counts = await read_counts(pod, self._share, self._counters, all_ranks=True)
         last = self._readings.get(pod)
         before = last.counts if last is not None else None
         moved = False
@@ -141,7 +141,7 @@ class Transfers(Collector):
             restarted = any(counts.get(counter, value) < value for counter, value in before.items())
             moved = self._add({} if restarted else before, counts)
             if not restarted and any(counts.get(lost, 0.0) > before.get(lost, 0.0) for lost in _LOST):
-                self._pods.doubt(pod)
+                self._pods.doubt(*pod.together)
             counts = counts if restarted else {**before, **counts}
         elif counts:
             self._add(counts, counts)
@@ -155,13 +155,20 @@ class Transfers(Collector):
         return any(growth.values())
 
 
-async def read_counts(pod: Pod, share: Share, transfers: Mapping[bytes, Counter] = _NONE) -> Counts:
+def _turn(pod: Pod) -> int:
+    return max(one.turn for one in pod.together)
+
+
+async def read_counts(
+    pod: Pod, share: Share, transfers: Mapping[bytes, Counter] = _NONE, *, all_ranks: bool = False
+) -> Counts:
     """The counters of a pod since its vLLM started; empty if it does not answer, or has no such counters.
 
     Args:
         pod: The pod.
         share: What the reading may use.
         transfers: Counters of transfers, beside those that D has with every connector.
+        all_ranks: Whether those of the other data-parallel ranks are counted as well.
     """
     found: dict[Counter, float] = {}
 
@@ -175,14 +182,20 @@ async def read_counts(pod: Pod, share: Share, transfers: Mapping[bytes, Counter]
             found[counter] = found.get(counter, 0.0) + one.value  # over engines; NaN stays NaN
 
     try:
-        await fetch_metrics(pod, take, share)
+        await fetch_metrics(pod, take, share, all_ranks=all_ranks)
     except UnreadableError:
         return {}
     return {counter: value for counter, value in found.items() if not math.isnan(value)}
 
 
-async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -> None:
+async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share, *, all_ranks: bool = False) -> None:
     """Call `take` with each line of vLLM's metrics of a pod.
+
+    Args:
+        pod: The pod.
+        take: Takes a line.
+        share: What the reading may use.
+        all_ranks: Whether lines of the other data-parallel ranks of its vLLM are among them.
 
     Raises:
         UnreadableError: The response is missing or cannot be used.
@@ -190,8 +203,21 @@ async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -
     host, _, port = pod.observed.address.rpartition(":")
     if not port:
         raise UnreadableError(Reason.UNREACHABLE, "the pod has no address any more")
+    if pod.observed.rank is not None and not all_ranks:
+        take = _of_rank(pod.observed.rank, take)
     async with share.connections:
         await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+
+
+def _of_rank(rank: int, take: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Takes the lines that are of a rank, or of no rank. Quotes in the values of labels are escaped."""
+    own = b'engine="%d"' % rank
+
+    def chosen(line: bytes) -> None:
+        if own in line or b'engine="' not in line:
+            take(line)
+
+    return chosen
 
 
 def _of_decode(found: Sample) -> Counter | None:

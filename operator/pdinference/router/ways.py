@@ -19,7 +19,7 @@ import msgspec
 from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.router.pod import Pod
 
-FIRST: Final = 5.0
+FIRST: Final = 10.0
 """A second before the first token costs as much as so many after it: a client sees nothing meanwhile."""
 _GAP: Final = 1.0
 """A longer gap costs more than its seconds: by this factor for each step that it is as long as."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -26,7 +26,7 @@ from pdinference.loadmetrics.objective_gauges import GaugeSample, objective_samp
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.routers import INTERVAL_S, RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
-from pdinference.loadmetrics.start_gauges import start_samples
+from pdinference.loadmetrics.start_gauges import start_samples, typical_start_seconds
 from pdinference.planning.batch import Progress
 from pdinference.planning.observations import Observations
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -76,7 +76,7 @@ class LoadMonitor:
         )
         self._prices = settings.prices
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
-        loads = Loads(self._scraper, self._policies)
+        loads = Loads(self._scraper, self._policies, self._start_seconds)
         self.gauges = SignalGauges(self._policies, loads, self._samples)
         """For /metrics."""
         served = settings.metrics_service if tls_endpoint.clients is not None else None
@@ -135,6 +135,10 @@ class LoadMonitor:
             status = status_of(record)
             yield from memory_samples(status.plan)
             yield from start_samples(status.roles)
+
+    def _start_seconds(self, owner: Owner, role: Role) -> float | None:
+        record = self._cache.resources.get(owner)
+        return None if record is None else typical_start_seconds(status_of(record).roles, role)
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""

@@ -123,7 +123,7 @@ def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None
 
 def test_objectives_and_router_pods_of_the_file_count_where_each_request_goes_its_own_way() -> None:
     """They change which way requests go, so the same load has other times."""
-    load: dict[str, Any] = {"prompt": "6000", "answer": "300", "rate": 3, "transports": ("nvlink",)}
+    load: dict[str, Any] = {"prompt": "6000", "answer": "300", "rate": 4, "transports": ("nvlink",)}
     found = []
     for router, objectives in (
         ({}, None),
@@ -154,6 +154,18 @@ def test_the_json_has_a_source_for_each_prediction_and_a_valid_resource() -> Non
             assert row[number]["source"] == "extrapolated"
         assert row["costPerHour"] == 2.5 * row["gpus"]
     assert examine(found["resource"], RenderSettings()).problems == ()
+
+
+def test_instances_over_several_nodes_are_not_compared_and_it_says_so() -> None:
+    document = llama()
+    document["spec"]["engine"] = {"args": {}}
+    split = {"parallelism": {"pipeline": 2, "nodes": 2}, "placement": {"domain": "rack", "nodeSelector": {"pool": "a"}}}
+    document["spec"]["parameter"] |= split
+    advice = answer(question(("4xH200",), prompt="8000", answer="150", rate=3, tpot="8ms", document=document))
+    assert any("spec.parameter.parallelism of the file (data: 1, nodes: 2)" in note for note in advice.notes)
+    assert advice.verdict.answer is Answer.SPLIT
+    assert advice.document()["spec"]["parameter"]["placement"] == {"nodeSelector": {"pool": "a"}}
+    assert examine(advice.document(), RenderSettings()).problems == ()
 
 
 def test_the_replicas_range_from_the_mean_load_to_the_gpus() -> None:

@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -46,8 +47,8 @@ def start(port: int) -> Iterator[Start]:
     """Start a node of an instance of three."""
     started: list[Node] = []
 
-    def node(rank: int, *, notice: float = 0, program: str = SERVER) -> Node:
-        arguments = (rank, 3, "127.0.0.1", port, notice, sys.executable, "-c", program)
+    def node(rank: int, *, notice: float = 0, program: str = SERVER, options: Sequence[str] = ()) -> Node:
+        arguments = (rank, 3, "127.0.0.1", port, notice, sys.executable, "-c", program, *options)
         started.append(Node(*map(str, arguments)))
         return started[-1]
 
@@ -108,6 +109,54 @@ def test_when_one_pod_ends_node_0_drains_before_the_others_end(together: list[No
     codes = [node.ends() for node in together[1:]]
     assert codes == [0 if rank == number else GROUP_BROKEN_EXIT for number in (1, 2)]
     assert not any("drained" in node.lines for node in together[1:])
+
+
+WAITS_FOR_D = """
+import pathlib, signal, sys, time
+def drained(*_):
+    print("draining", flush=True)
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.01)
+    print("drained", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, drained)
+print("serving", flush=True)
+time.sleep(600)
+"""
+"""Stands in for a vLLM with KV cache that D reads when a file is there."""
+
+
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_nodes_with_ranks_of_their_own_drain_after_node_0_which_waits(
+    start: Start, tmp_path: Path, leaves: int
+) -> None:
+    options = ("--data-parallel-size-local=2", str(tmp_path / "read"))
+    nodes = [start(0, options=options), *(start(rank, program=WAITS_FOR_D, options=options) for rank in (1, 2))]
+    for node in nodes:
+        node.says("serving")
+    nodes[leaves].process.send_signal(signal.SIGTERM)
+    nodes[0].says("drained")
+    for node in nodes[1:]:
+        node.says("draining")
+    with pytest.raises(subprocess.TimeoutExpired):
+        nodes[0].process.wait(1)
+    (tmp_path / "read").touch()
+    codes = [node.ends() for node in nodes]
+    assert codes == [0, *(0 if rank == leaves else GROUP_BROKEN_EXIT for rank in (1, 2))]
+    for node in nodes:
+        assert "drained" in node.lines
+
+
+def test_a_node_that_dies_while_it_drains_is_not_waited_for(start: Start, tmp_path: Path) -> None:
+    options = ("--data-parallel-size-local=2", str(tmp_path / "never"))
+    nodes = [start(0, options=options), *(start(rank, program=WAITS_FOR_D, options=options) for rank in (1, 2))]
+    for node in nodes:
+        node.says("serving")
+    nodes[0].process.send_signal(signal.SIGTERM)
+    for node in nodes[1:]:
+        node.says("draining")
+        node.process.kill()
+    assert nodes[0].ends() == 0
 
 
 def test_when_all_pods_have_to_go_node_0_keeps_serving_for_the_notice(start: Start) -> None:

@@ -15,7 +15,7 @@ from pdinference.models.files.stored_files import read_weights
 from pdinference.models.files.weight_files import weight_files
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.hubs.hub import Listing, RemoteFile
-from pdinference.models.hubs.remote import weights_of
+from pdinference.models.hubs.listed_weights import weights_of
 from tests.hostile.model_files import INDEXES
 from tests.memory.configs import LLAMA_1B
 from tests.models.written_files import safetensors

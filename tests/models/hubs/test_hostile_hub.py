@@ -16,7 +16,8 @@ from pdinference.models.errors import ModelError
 from pdinference.models.facts import facts_of_hub
 from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
 from pdinference.models.hubs.hugging_face import HuggingFaceHub
-from pdinference.models.hubs.remote import listing_of, weights_of
+from pdinference.models.hubs.listed_weights import weights_of
+from pdinference.models.hubs.remote import listing_of
 from pdinference.models.progress import DownloadProgress
 from pdinference.models.snapshot import fetch
 from tests.hostile.address_space import address_space

@@ -195,7 +195,14 @@ def advise(
         verdict,
         tuple(order),
         tuple(_of_load(question, chosen)),
-        (*notes, *_notes(question, transports, sizes), *_published(question, results), *long, *slow),
+        (
+            *notes,
+            *_notes(question, transports, sizes),
+            *_published(question, results),
+            *_of_groups(question),
+            *long,
+            *slow,
+        ),
     )
 
 
@@ -330,6 +337,18 @@ def _published(question: Question, results: Iterable[SearchResult]) -> Iterable[
             "the first token took 2.1 to 3.3 times as long as predicted, a token 1.4 to 2.1 times (docs/advise.md). "
             "Measure before you decide."
         )
+
+
+def _of_groups(question: Question) -> Iterable[str]:
+    """What to say of a file whose instances are other than those that are compared."""
+    spec = question.inputs.spec
+    for role in spec.engine_roles:
+        split = spec.of(role).parallelism
+        if split.data > 1 or split.nodes > 1:
+            yield (
+                f"Instances on one node with tensor-parallel ranks are compared, and no others: "
+                f"spec.{role}.parallelism of the file (data: {split.data}, nodes: {split.nodes}) is not among them."
+            )
 
 
 def _too_few(requests: int, objectives: RequestObjectives) -> Iterable[str]:

@@ -104,7 +104,10 @@ def _role(base: Json, name: str, group: EngineGroup, scaling: Scaling | None, me
     role["accelerator"] = {**_vendor(group.product), "products": [group.product]}
     if memory is not None:
         role["accelerator"]["memory"] = str(memory)
-    return role | {key: value for key, value in own.items() if key not in _VARIED}
+    kept = {key: value for key, value in own.items() if key not in _VARIED}
+    if "domain" in _member(kept, "placement"):  # of instances on several nodes
+        kept["placement"] = {key: value for key, value in kept["placement"].items() if key != "domain"}
+    return role | kept
 
 
 def _scaled(own: Json, scaling: Scaling) -> dict[str, Any]:

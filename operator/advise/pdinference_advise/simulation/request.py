@@ -39,6 +39,7 @@ class Request:
     began_at: ClassVar[float] = 0.0
     stream: ClassVar[bool] = True
     reads_from: ClassVar[None] = None
+    placed: ClassVar[bool] = True
 
     @property
     def body(self) -> bytes:

@@ -66,6 +66,9 @@ class Autoscaling(ApiModel):
     D."""
     metrics: Annotated[list[HpaMetric], Field(max_length=8)] = Field(default_factory=list)
     """Additional metrics, in the form of HorizontalPodAutoscaler autoscaling/v2."""
+    look_ahead: bool = True
+    """Whether prefillLoad and decodeLoad are those expected when a pod that is created now is ready, while they rise
+    steadily."""
     behavior: HpaBehavior = Field(default_factory=dict)
     """Scaling rates, as in HorizontalPodAutoscaler autoscaling/v2. Default: up at once, down slowly."""
 

@@ -6,6 +6,7 @@ Tests: tests/api/test_validation.py, tests/integration/test_crd.py
 from collections.abc import Callable
 from typing import Any
 
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.base import Rule
 from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorLimits, ConnectorName
 
@@ -68,18 +69,26 @@ _ONE_STEP = _with(lambda limits: limits.one_step)
 _TIERS = _with(lambda limits: not limits.without_tiers)
 _NO_TIERS = _with(lambda limits: limits.without_tiers)
 
+
+def may_span_nodes(spec: Any, role: Role) -> bool:
+    """Whether connector and tiers allow instances on several nodes.
+
+    Other connectors expect all ranks of an instance at one address. The ranks of one pod share its tiers.
+    """
+    return LIMITS[spec.transfer.connector].several_nodes and spec.of(role).kv_tiers is None
+
+
+def _several_nodes(role: Role) -> Rule:
+    return Rule(
+        cel=f"self.{role}.parallelism.nodes == 1 || ({_is(_SEVERAL_NODES)} && !has(self.{role}.kvTiers))",
+        holds=lambda s: s.of(role).parallelism.nodes == 1 or may_span_nodes(s, role),
+        field=f"{role}.parallelism.nodes",
+        message=f"Use 1, or transfer.connector {_words(_SEVERAL_NODES)} without {role}.kvTiers.",
+    )
+
+
 CONNECTOR_RULES: tuple[Rule, ...] = (
-    Rule(
-        # Other connectors expect all ranks of P at one address. The ranks of one pod share its tiers.
-        cel=f"self.parameter.parallelism.nodes == 1 || ({_is(_SEVERAL_NODES)} && !has(self.parameter.kvTiers))",
-        holds=lambda s: (
-            s.parameter.parallelism.nodes == 1
-            or (LIMITS[s.transfer.connector].several_nodes and s.parameter.kv_tiers is None)
-        ),
-        field="parameter.parallelism.nodes",
-        message=f"Several nodes per instance need transfer.connector {_words(_SEVERAL_NODES)}, and no "
-        "parameter.kvTiers. Use 1, or change these.",
-    ),
+    *map(_several_nodes, ENGINE_ROLES),
     Rule(
         cel=f"{_is_not(_STAGED_TIERS)} || self.parameter.parallelism.pipeline == 1 || !has(self.parameter.kvTiers)",
         holds=lambda s: (

@@ -21,7 +21,7 @@ class ConnectorLimits:
     Attributes:
         accelerators: GPU: GPUs only. Same: GPUs or CPUs, but the same type for P and D. Any: all combinations.
         direct: Whether KV cache moves from P to D itself, and not through a server or a volume.
-        several_nodes: Whether it finds the ranks of a P instance at more than one address.
+        several_nodes: Whether it finds the ranks of an instance at more than one address.
         rank_shaped: Whether KV blocks have the shape of the rank that wrote them; P and D then need equal ranks.
         one_rank: Why D can have only one rank; empty if D can have several.
         nvlink: Whether it uses NVLink between the GPUs of a pod (the path HostLocal).

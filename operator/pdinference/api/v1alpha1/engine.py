@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, Quantity, Rule
 from pdinference.api.v1alpha1.compile_cache import CompileCache
 from pdinference.api.v1alpha1.connectors import CONNECTOR_ENVIRONMENT
+from pdinference.api.v1alpha1.experts import ExpertBalance
 
 OWNED_ARGUMENTS: dict[str, str] = {
     "model": "use spec.model.source",
@@ -207,6 +208,8 @@ class Engine(EngineOptions):
     """vLLM release in the image, for example 0.33.0. It decides which `args` are valid. Default: that of the tag."""
     kv_cache: KVCache = Field(default_factory=KVCache)
     """Format of the KV cache."""
+    expert_balance: ExpertBalance | None = None
+    """Copies of the experts that get the most tokens, for roles with parallelism.expert. Default: none."""
     compile_cache: CompileCache | None = None
     """Keeps what vLLM compiles, so that later starts of a pod take less time. Default: each pod compiles anew."""
     startup_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None

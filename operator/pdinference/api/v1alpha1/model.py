@@ -14,7 +14,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, AsJson, DataKey, Matches, ObjectName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, DataKey, Matches, ObjectName, Quantity, Rule
 from pdinference.api.v1alpha1.source import SEGMENT, Architecture, ModelCache, ModelSource
 
 _JINJA = re.compile(r"\{[{%]")
@@ -49,6 +49,9 @@ def _generation_parameter(name: str) -> str:
     )
 
 
+LoadFormat = Literal["auto", "safetensors", "runai_streamer", "fastsafetensors", "instanttensor"]
+"""Loaders that need no options of their own. Others can be set in args, with those that they need."""
+STREAMER: Final = "runai_streamer"
 GenerationParameter = Annotated[str, AfterValidator(_generation_parameter)]
 
 
@@ -170,6 +173,20 @@ class LoRA(ApiModel):
     )
 
 
+class WeightLoading(ApiModel):
+    """How vLLM reads the weights at start."""
+
+    format: LoadFormat = "auto"
+    """Loader of vLLM. runai_streamer reads safetensors files with many threads, also from a bucket; fastsafetensors and
+    instanttensor read them into GPUs with few copies. auto: runai_streamer for a bucket without spec.model.cache, or
+    else vLLM's default."""
+    concurrency: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Threads, or connections to a bucket, of runai_streamer in each process. Default: that of the library."""
+    memory_limit: Quantity | None = None
+    """Host memory that runai_streamer uses as buffer in each process. Default: that of the library, which may be more
+    than a container's memory limit."""
+
+
 class Model(ApiModel):
     """The model to serve."""
 
@@ -190,6 +207,8 @@ class Model(ApiModel):
     """Where the weights come from."""
     cache: ModelCache | None = None
     """Where the model is stored after one verified download. Default: each pod downloads the model at start."""
+    load: WeightLoading = Field(default_factory=WeightLoading)
+    """How vLLM reads the weights at start."""
     inspect: bool = False
     """Whether a Job reads the model's config and weight sizes into status.model.facts for the memory plan. Not needed
     if cache is a claim: its Job reads them too."""
@@ -234,10 +253,27 @@ class Model(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!has(self.cache) || has(self.source.huggingFace) || has(self.source.modelScope)",
-            holds=lambda m: m.cache is None or m.source.hub is not None,
+            cel="!has(self.cache) || has(self.source.huggingFace) || has(self.source.modelScope) || "
+            "has(self.source.bucket)",
+            holds=lambda m: m.cache is None or m.source.hub is not None or m.source.bucket is not None,
             field="cache",
-            message="cache needs source.huggingFace or source.modelScope. Remove cache for other sources.",
+            message="cache needs source.huggingFace, modelScope or bucket. Remove cache for other sources.",
+        ),
+        Rule(
+            cel="!has(self.load) || !has(self.load.format) || !has(self.source.bucket) || has(self.cache) || "
+            "self.load.format in ['auto', 'runai_streamer']",
+            holds=lambda m: not m.streams or m.load.format in {"auto", STREAMER},
+            field="load.format",
+            message="Without cache, vLLM can load from a bucket with runai_streamer only. Remove format, or set cache.",
+        ),
+        Rule(
+            cel="!has(self.load) || !(has(self.load.concurrency) || has(self.load.memoryLimit)) || "
+            "(has(self.load.format) && self.load.format == 'runai_streamer') || "
+            "(has(self.source.bucket) && !has(self.cache))",
+            holds=lambda m: (m.load.concurrency is None and m.load.memory_limit is None) or m.load_format == STREAMER,
+            field="load",
+            message="concurrency and memoryLimit are options of runai_streamer. Set format: runai_streamer, or remove "
+            "them.",
         ),
         Rule(
             cel="!self.inspect || !has(self.source.path)",
@@ -247,6 +283,18 @@ class Model(ApiModel):
             "architecture instead.",
         ),
     )
+
+    @property
+    def streams(self) -> bool:
+        """Whether vLLM reads the weights from a bucket."""
+        return self.source.bucket is not None and self.cache is None
+
+    @property
+    def load_format(self) -> str | None:
+        """vLLM's load format; None for its default."""
+        if self.load.format != "auto":
+            return self.load.format
+        return STREAMER if self.streams else None
 
     @property
     def on_volume(self) -> bool:

@@ -95,7 +95,8 @@ class Spec(ApiModel):
     """The parameter role (P): it holds the sharded weights, prefills prompts and produces the KV cache. It runs as one
     StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
-    """The decode role (D): it receives the KV cache and generates tokens. It runs as a Deployment."""
+    """The decode role (D): it receives the KV cache and generates tokens. It runs as a Deployment; on several nodes, as
+    P does."""
     autoscaling: PairAutoscaling | None = None
     """Autoscaling settings that apply to P and D together, in addition to `autoscaling` of each role."""
     colocation: Colocation | None = None
@@ -122,11 +123,11 @@ class Spec(ApiModel):
             "model does not fit one device, raise decode.parallelism.tensor.",
         ),
         Rule(
-            cel="self.decode.parallelism.nodes == 1",
-            holds=lambda s: s.decode.parallelism.nodes == 1,
+            cel="self.decode.parallelism.nodes == 1 || self.decode.parallelism.data > 1",
+            holds=lambda s: s.decode.parallelism.nodes == 1 or s.decode.parallelism.data > 1,
             field="decode.parallelism.nodes",
-            message="Use 1: only P instances can span several nodes. For more memory, raise "
-            "decode.parallelism.tensor on one node, or use an fp8 spec.engine.kvCache.dtype.",
+            message="Use 1, or data-parallel ranks (data) with it. For more memory, raise decode.parallelism.tensor, "
+            "or use an fp8 spec.engine.kvCache.dtype.",
         ),
         Rule(
             # Each node derives its defaults from the memory of its own GPUs (vllm/engine/arg_utils.py,

@@ -43,6 +43,8 @@ AbsolutePath = Annotated[
 
 
 _CONFIG_LIMIT = 65536
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""Keys of a Secret for a bucket, as AWS's clients name the variables."""
 
 
 def _short(config: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +82,73 @@ class ModelScopeSource(ApiModel):
     """Branch, tag or commit. Pin a commit to make all pods serve the same weights."""
 
 
+_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+
+
+class BucketSource(ApiModel):
+    """A folder in a bucket of S3 or of a server with its API.
+
+    With spec.model.cache, it is downloaded once. Without it, each P and D pod streams the weights at start.
+    """
+
+    uri: Annotated[
+        str,
+        Field(max_length=512),
+        Matches(
+            rf"^s3://{_LABEL}(\.{_LABEL})*(/{SEGMENT})*$",
+            f"Write the bucket and the folder of the model, for example s3://models/llama-8b; {_PATH_RULES}.",
+        ),
+    ]
+    """The folder of the model, for example `s3://models/llama-8b`."""
+    endpoint: (
+        Annotated[
+            str,
+            Field(max_length=260),
+            Matches(
+                f"^https?://[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?(:{_PORT})?$",
+                "Write a URL without a path, for example https://minio.example:9000.",
+            ),
+        ]
+        | None
+    ) = None
+    """URL of the server. Default: AWS."""
+    region: Annotated[
+        str, Field(max_length=63), Matches("^[a-z0-9-]+$", "Write a region, for example eu-central-1.")
+    ] = "us-east-1"
+    """Region of the bucket. Many servers accept any."""
+    secret_name: ObjectName | None = None
+    """Secret with the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Default: requests are not signed, as for public
+    buckets."""
+
+    @property
+    def in_host(self) -> bool:
+        """Whether the bucket's name is part of the host's name."""
+        return is_in_host(bucket_and_folder(self.uri)[0], self.endpoint)
+
+    @property
+    def signed(self) -> tuple[SecretKey, ...]:
+        """The keys of the Secret. The variables with their values have the same names."""
+        name = self.secret_name
+        return tuple(SecretKey(name=name, key=key) for key in CREDENTIALS) if name else ()
+
+
+def bucket_and_folder(uri: str) -> tuple[str, str]:
+    """The name of the bucket, and the path of the folder within it; empty for the bucket itself."""
+    bucket, _, folder = uri.removeprefix("s3://").partition("/")
+    return bucket, folder
+
+
+def configures_bucket(variable: str) -> bool:
+    """Whether a variable says where a bucket is or who asks. A certificate authority may be named beside it."""
+    return variable.startswith(("AWS_", "RUNAI_STREAMER_S3_")) and variable != "AWS_CA_BUNDLE"
+
+
+def is_in_host(bucket: str, endpoint: str | None) -> bool:
+    """Whether the name of a bucket is part of the host's name. The certificates of AWS cover no name with a dot."""
+    return endpoint is None and "." not in bucket
+
+
 class ImageSource(ApiModel):
     """An OCI image or artifact that the kubelet mounts as a read-only volume (Kubernetes feature ImageVolume)."""
 
@@ -114,6 +183,8 @@ class ModelSource(ApiModel):
     """A repository on the Hugging Face Hub. Without spec.model.cache, each pod downloads it at start."""
     model_scope: ModelScopeSource | None = None
     """A repository on ModelScope. Without spec.model.cache, each pod downloads it at start."""
+    bucket: BucketSource | None = None
+    """A folder in a bucket of S3 or of a server with its API."""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     """A PersistentVolumeClaim that already holds the model."""
     image: ImageSource | None = None
@@ -125,10 +196,11 @@ class ModelSource(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="[has(self.huggingFace), has(self.modelScope), has(self.persistentVolumeClaim), has(self.image), "
-            "has(self.hostPath), has(self.path)].filter(x, x).size() == 1",
+            cel="[has(self.huggingFace), has(self.modelScope), has(self.bucket), has(self.persistentVolumeClaim), "
+            "has(self.image), has(self.hostPath), has(self.path)].filter(x, x).size() == 1",
             holds=lambda s: len(s.model_fields_set - {n for n in s.model_fields_set if getattr(s, n) is None}) == 1,
-            message="Set exactly one of huggingFace, modelScope, persistentVolumeClaim, image, hostPath and path.",
+            message="Set exactly one of huggingFace, modelScope, bucket, persistentVolumeClaim, image, hostPath and "
+            "path.",
         ),
     )
 
@@ -149,7 +221,10 @@ class ModelSource(ApiModel):
 
     def identity(self) -> str:
         """Digest that identifies the source, so that facts of one model are not used for another."""
-        where = self.model_dump(mode="json", exclude={"hugging_face": {"token_secret"}}, exclude_none=True)
+        # Servers other than AWS have one region, and accept any name of it.
+        of_bucket = {"secret_name", "region"} if self.bucket and self.bucket.endpoint else {"secret_name"}
+        left_out = {"hugging_face": {"token_secret"}, "bucket": of_bucket}
+        where = self.model_dump(mode="json", exclude=left_out, exclude_none=True)
         return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -182,7 +257,7 @@ class CacheClaim(ApiModel):
 
 
 class ModelCache(ApiModel):
-    """Where a model from a hub is stored. Set exactly one member."""
+    """Where a model from a hub or a bucket is stored. Set exactly one member."""
 
     persistent_volume_claim: CacheClaim | None = None
     """An existing claim. A Job downloads the model once. P and D then start and mount the claim read-only."""

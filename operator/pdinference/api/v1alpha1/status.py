@@ -150,9 +150,9 @@ class RoleMemory(ApiModel):
     kv_bytes_per_token: int | None = None
     """KV cache per token."""
     kv_capacity_tokens: int | None = None
-    """Capacity of the KV cache in tokens."""
+    """Capacity of a rank's KV cache in tokens."""
     kv_blocks: int | None = None
-    """Capacity of the KV cache in blocks."""
+    """Capacity of a rank's KV cache in blocks."""
     observed_kv_capacity_tokens: int | None = None
     """Capacity in tokens that vLLM measured at start; the smallest over all pods."""
     kv_capacity_error_percent: float | None = None

@@ -96,7 +96,7 @@ def stopped(pods: Sequence[Json]) -> Iterator[Stopped]:
 def sorted_by_role(found: Iterable[Stopped]) -> list[Stopped]:
     """One container of each kind first: pods whose names differ in their end alone stop for the same reason.
 
-    The followers of a P instance end because another one did, so they come last.
+    The further nodes of an instance end because another one did, so they come last.
     """
     ordered = sorted(found, key=lambda one: (one.code == names.GROUP_BROKEN_EXIT, one.pod, one.container))
     firsts: dict[tuple[str, str], Stopped] = {}

@@ -31,7 +31,7 @@ def subject_of(document: Json, settings: RenderSettings, *, stored: bool) -> Sub
     """
     resource = validated(document, admitted=stored)
     objects = [(o, o["metadata"]["labels"].get(LABEL_ROLE)) for o in render(resource, settings).objects]
-    roles = {str(role): role for role in ENGINE_ROLES}  # pods of P's worker nodes have another label
+    roles = {str(role): role for role in ENGINE_ROLES}  # pods of further nodes have another label
     status = document.get("status") or {}
     return Subject(
         resource=resource,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pdinference.cli.model.facts import adapter_facts, adapters_option, job_option, repository_options, with_progress
-from pdinference.cli.model.hubs import hub_of
+from pdinference.cli.model.hubs import Where, source_of
 from pdinference.cli.option_types import FOLDER
 from pdinference.models.facts import facts_of_folder, facts_of_hub
 from pdinference.models.progress import DownloadProgress, Phase
@@ -19,21 +19,19 @@ from pdinference.models.progress import DownloadProgress, Phase
 @adapters_option
 @job_option
 @click.option("--folder", type=FOLDER, help="Folder to inspect, instead of a hub.")
-def inspect(
-    *, hub: str | None, repository: str, revision: str, job: tuple[str, str] | None, folder: Path | None, adapters: str
-) -> None:
+def inspect(*, where: Where | None, job: tuple[str, str] | None, folder: Path | None, adapters: str) -> None:
     """Print facts about a model for the memory plan, as JSON. Does not read weights."""
-    if (hub is None) == (folder is None):
+    if (where is None) == (folder is None):
         raise click.UsageError("Give either --hub with --repository and --revision, or --folder.")
     progress = DownloadProgress()
 
     def work() -> None:
         if folder is not None:
             progress.facts = facts_of_folder(folder)
-        else:
-            listing, progress.facts = facts_of_hub(hub_of(str(hub), repository, revision))
+        elif where is not None:
+            listing, progress.facts = facts_of_hub(source_of(where))
             progress.commit, progress.total = listing.commit, sum(file.size for file in listing.wanted())
-        progress.facts |= adapter_facts(adapters, hub)
+        progress.facts |= adapter_facts(adapters, where)
         progress.phase = Phase.READY
 
     with_progress(work, progress, job)

@@ -67,6 +67,8 @@ def _place(source: ModelSource) -> tuple[str, str]:
     """Where the model is, and how to get its config.json from there."""
     if hub := source.hub:
         return hub.repository, "Use --online to ask the hub,"
+    if source.bucket:
+        return source.bucket.uri, "Copy it out of the bucket, and use"
     if claim := source.persistent_volume_claim:
         return f"the model in the claim {claim.claim_name}", "Copy it out of the volume, and use"
     return source.path or "the model", "Copy it out of a pod or its image, and use"

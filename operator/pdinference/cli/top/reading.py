@@ -47,7 +47,7 @@ async def read_engines(api: ApiServer, namespace: str, resource: Json) -> list[E
 
 
 def _has_engines(pod: Json) -> bool:
-    """Whether vLLM's API listens in a pod: on worker nodes of P it does not."""
+    """Whether vLLM's API listens in a pod: on further nodes of an instance it does not."""
     return is_of_workload(pod) and pod["metadata"]["labels"].get(names.LABEL_ROLE) in set(map(str, ENGINE_ROLES))
 
 

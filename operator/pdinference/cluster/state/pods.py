@@ -55,7 +55,7 @@ def pod_record(body: Json) -> PodRecord | None:
             restarts=sum(container.get("restartCount", 0) for container in containers),
             gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
             problem=_problem(status),
-            engines=tuple(_shared_engines(body)) if role is names.Role.DECODE else (),
+            engines=tuple(_shared_engines(body)) if role is names.Role.DECODE and node_rank == 0 else (),
             restarted=any(container.get("restartCount", 0) for container in _containers(status)),
             has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
@@ -91,7 +91,7 @@ def _owner(namespace: str, batch: str | None, name: str | None) -> Owner | None:
     return Owner(namespace, name) if name else None
 
 
-def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
+def _runner_facts(metadata: Json, status: Json) -> dict[str, Any]:
     """Facts about a batch runner. They are separate, so that the records of other pods do not change with them."""
     states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
     reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
@@ -101,7 +101,7 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
     }
 
 
-def _engine_facts(metadata: Json, status: Json) -> dict[str, str]:
+def _engine_facts(metadata: Json, status: Json) -> dict[str, Any]:
     """Identity and start of a pod of P or D."""
     containers, ready = status.get("containerStatuses") or (), _condition(status, "Ready")
     running = ((container.get("state") or {}).get("running") or {} for container in containers)

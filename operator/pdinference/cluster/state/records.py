@@ -185,7 +185,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
     owner, owner_uid = controller_of(metadata)
     namespace = intern(metadata["namespace"])
     content = msgspec.json.encode(_settable(kind, body), order="deterministic")
-    workload = _workload(metadata, body) if kind in WORKLOADS else None
+    workload = _workload(kind, metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
         key=ChildKey(kind, namespace, metadata["name"]),
         uid=metadata["uid"],
@@ -246,7 +246,7 @@ def controller_of(metadata: Json) -> tuple[Owner | None, str]:
     return None, ""
 
 
-def _workload(metadata: Json, body: Json) -> WorkloadState | None:
+def _workload(kind: str, metadata: Json, body: Json) -> WorkloadState | None:
     labels = metadata.get("labels") or {}
     node = names.node_of(labels)
     if node is None or node[0] not in names.SERVING_ROLES:
@@ -257,6 +257,7 @@ def _workload(metadata: Json, body: Json) -> WorkloadState | None:
     failed = [c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure" and c["status"] == "True"]
     return WorkloadState(
         name=metadata["name"],
+        kind=kind,
         role=role,
         node_rank=node_rank,
         revision=(template["metadata"].get("labels") or {}).get(names.LABEL_REVISION, ""),

@@ -42,12 +42,14 @@ class Prefill:
     Attributes:
         transfer: Id of the hand-over, made by the router.
         host: Address of P.
+        further_hosts: Addresses of the further nodes of the P instance, whose ranks have KV cache of their own.
         engine: Id of the engine in P that computes the prompt; empty if the connector has no bootstrap server.
         bootstrap: URL of the bootstrap server in P; empty without one.
     """
 
     transfer: str
     host: str = ""
+    further_hosts: tuple[str, ...] = ()
     engine: str = ""
     bootstrap: str = ""
 
@@ -145,7 +147,7 @@ class NixlHandover(Handover):
         }
 
     def to_decode(self, prefill: Prefill, response: Mapping[str, Any]) -> TransferParams:
-        """What P returned. D connects to the address in it, so it has to be that of P."""
+        """What P returned. D connects to the address in it, so it has to be one of P."""
         found = response.get(MEMBER)
         if not isinstance(found, dict) or not found.get("remote_engine_id"):
             raise HandoverError("the response of P has no kv_transfer_params")
@@ -155,7 +157,7 @@ class NixlHandover(Handover):
             raise WrongHandoverError(f"the kv_transfer_params of P are malformed: {error}") from None
         if given.do_remote_decode or not given.do_remote_prefill:
             raise WrongHandoverError("P has not computed the prompt for a remote decode")
-        if not _is_same(given.remote_host, prefill.host):
+        if not any(_is_same(given.remote_host, host) for host in (prefill.host, *prefill.further_hosts)):
             raise WrongHandoverError("P names another host than its own")
         params: TransferParams = msgspec.to_builtins(given)
         return params

@@ -120,7 +120,7 @@ def files(found: Folders) -> Files:
 
 
 def archives(folder: Path) -> list[Archive]:
-    """The archives of all keys, those used last first."""
+    """The archives of all keys, those used last first. Equal times are ordered by name."""
     with os.scandir(folder) as entries:
         named = [(entry, _ARCHIVE.fullmatch(entry.name)) for entry in islice(entries, _MOST_ENTRIES)]
     found = []
@@ -128,7 +128,7 @@ def archives(folder: Path) -> list[Archive]:
         with contextlib.suppress(FileNotFoundError):
             if match and entry.is_file(follow_symlinks=False):
                 found.append(Archive(Path(entry.path), match[2], entry.stat(follow_symlinks=False).st_mtime))
-    return sorted(found, key=lambda each: each.used, reverse=True)
+    return sorted(found, key=lambda each: (each.used, each.path.name), reverse=True)
 
 
 def restore(cache: Cache, refused: Iterable[str] = ()) -> str:
@@ -254,12 +254,12 @@ def publish(cache: Cache) -> str:
             os.fsync(handle)
             os.fchmod(handle, 0o644)
         digest = writer.digest.hexdigest()
-        published = partial.replace(cache.archives / f"{cache.key}-{digest}.archive")
+        partial.replace(cache.archives / f"{cache.key}-{digest}.archive")
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
-    clean(cache, published)
+    clean(cache)
     return digest
 
 
@@ -292,19 +292,16 @@ class _Hashing:
         return self._file.write(content)
 
 
-def clean(cache: Cache, newest: Path) -> None:
-    """Delete the engine's earlier archives, those that nobody used for a month, and what killed pods left."""
+def clean(cache: Cache) -> None:
+    """Delete the engine's archives but the newest, those that nobody used for a month, and what killed pods left.
+
+    Two pods that publish at once see the same order, so that neither deletes the newest, and the later call sees both.
+    """
     known, now = archives(cache.archives), time.time()
-    # Not later ones of the same key: two pods that publish at once would delete each other's.
-    since = next((each.used for each in known if each.path == newest), now)
-    others = [each for each in known if each.path != newest]
-    old = [
-        each.path
-        for number, each in enumerate(others, start=1)
-        if (each.path.name.startswith(f"{cache.key}-") and each.used < since)
-        or number >= MOST_ARCHIVES
-        or now - each.used > UNUSED_SECONDS
-    ]
+    own = [each for each in known if each.path.name.startswith(f"{cache.key}-")]
+    others = [each for each in known if each not in own[:1]]
+    unused = (each for each in others if now - each.used > UNUSED_SECONDS)
+    old = {each.path for each in (*own[1:], *others[MOST_ARCHIVES - 1 :], *unused)}
     for path in (*old, *_abandoned(cache.archives, now)):
         with contextlib.suppress(OSError):
             path.unlink()

@@ -4,6 +4,9 @@ vLLM itself does not notice when another node is gone, as long as no request is 
 cannot join those that run. So each node but the first holds a connection to the first: vLLM starts when all are
 connected, and a connection that ends makes both ends stop, and the kubelet start them anew.
 
+Node 0 drains for all. But data-parallel ranks have requests of their own: after the drain of node 0, those of the other
+nodes may still hold KV cache that D has not read. So they drain then, and node 0 waits for them.
+
 Arguments: node rank, number of nodes, host and port of node 0, seconds between notice and stop, command of vLLM.
 """
 
@@ -21,7 +24,8 @@ _HELLO_SECONDS = 10
 _SILENCE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 """A node that vanished, with its kernel, is noticed after 30 s."""
 BROKEN_EXIT = 75
-_GO, _LEAVING = b"go\n", b"leaving\n"
+_GO, _LEAVING, _DRAIN = b"go\n", b"leaving\n", b"drain\n"
+_OPTION_OF_RANKS = "--data-parallel-size-local="
 
 Command = list[str]
 
@@ -36,6 +40,7 @@ class Leader:
     def __init__(self, nodes: int) -> None:
         self.complete = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.left = asyncio.Event()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._others = range(1, nodes)
         self._members: dict[int, StreamWriter] = {}
@@ -67,10 +72,20 @@ class Leader:
                 member.write(_GO)
 
     def _leave(self, rank: int, writer: StreamWriter) -> None:
+        if self._members.get(rank) is writer:
+            del self._members[rank]
         if self.complete.is_set():
             self._break(f"node {rank} is gone")
-        elif self._members.get(rank) is writer:
-            del self._members[rank]
+        if not self._members:
+            self.left.set()
+
+    async def drain_others(self) -> None:
+        """Let the others drain, and wait until they have."""
+        for member in self._members.values():
+            member.write(_DRAIN)
+        if self._members:
+            self.left.clear()
+            await self.left.wait()
 
     def _break(self, why: str) -> None:
         if not self.broken.done():
@@ -89,6 +104,8 @@ async def lead(nodes: int, port: int, notice: float, command: Command, stop: asy
     try:
         if await _before(leader.broken, asyncio.shield(vllm)):
             raise Broken(leader.broken.result())
+        if _has_ranks(command) and (stop.is_set() or leader.leaving.is_set()):
+            await leader.drain_others()
         return vllm.result()
     finally:
         await _cancelled(vllm)
@@ -101,12 +118,15 @@ async def follow(rank: int, host: str, port: int, command: Command, stop: asynci
     if not await _before(connecting, stop.wait()):
         return 0
     reader, writer = connecting.result()
+    drain = asyncio.Event()
     with contextlib.closing(writer):
-        vllm = asyncio.create_task(_run(command, asyncio.Event().wait()))
-        gone = asyncio.create_task(_end_of(reader))
+        vllm = asyncio.create_task(_run(command, drain.wait()))
+        gone = asyncio.create_task(_end_of(reader, drain))
         leaving = asyncio.create_task(_tell(stop, writer))
         try:
             if not await _before(gone, asyncio.shield(vllm)):
+                if drain.is_set() and not stop.is_set():
+                    raise Broken("node 0 has drained")
                 return vllm.result()
             if stop.is_set():  # node 0 has drained
                 return 0
@@ -158,9 +178,16 @@ async def _tell(stop: asyncio.Event, writer: StreamWriter) -> None:
     writer.write(_LEAVING)
 
 
-async def _end_of(reader: StreamReader) -> None:
+async def _end_of(reader: StreamReader, drain: asyncio.Event) -> None:
     with contextlib.suppress(OSError):
-        await reader.read()
+        while line := await reader.readline():
+            if line == _DRAIN:
+                drain.set()
+
+
+def _has_ranks(command: Command) -> bool:
+    """Whether each node has data-parallel ranks of its own; otherwise the nodes share the layers of one."""
+    return any(word.startswith(_OPTION_OF_RANKS) for word in command)
 
 
 async def _before(first: Awaitable[object], second: Awaitable[object]) -> bool:

@@ -47,7 +47,7 @@ class Reading:
         running: Number of running requests.
         waiting: Number of waiting requests.
         holding: Waiting requests that already have KV blocks, because D pulls their KV cache.
-        cache: Size of the KV cache.
+        cache: Size of the KV cache of all engines.
         prompt_tokens: Prompt tokens so far.
         generation_tokens: Generated tokens so far.
         prompt_lengths: Prompt tokens of finished requests.
@@ -177,15 +177,15 @@ class Exposition:
             buckets[bound] = buckets.get(bound, 0.0) + found.value
 
     def _add_cache(self, labels: Mapping[bytes, bytes]) -> None:
-        """Add the KV cache of an engine. All engines of a pod have equal caches."""
+        """Take the KV cache of all engines: vLLM writes their sum into the line of each (v1/metrics/loggers.py)."""
         blocks, size = _whole(labels.get(b"num_gpu_blocks")), _whole(labels.get(b"block_size"))
-        self._blocks += blocks
+        self._blocks = max(self._blocks, blocks)
         self._block_size = size
         self._odd_cache |= not (blocks and size <= _LARGEST_BLOCK and self._blocks <= _MOST_BLOCKS)
 
     def _cache(self) -> KvCache | None:
         known = self._blocks and self._block_size and not self._odd_cache
-        return KvCache(self._blocks, self._block_size) if known else None
+        return KvCache(self._blocks, self._block_size, max(1, self._engines)) if known else None
 
     def _sum(self, name: str) -> float | None:
         found = self._sums.get(name.encode())

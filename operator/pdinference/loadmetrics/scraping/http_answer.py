@@ -12,8 +12,8 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 
-LONGEST_BODY: Final = 2**20
-"""Maximum body size, enough for 16 vLLM engines in a pod with about 540 lines of 110 bytes each."""
+LONGEST_BODY: Final = 2**22
+"""Maximum body size, enough for as many data-parallel ranks as there may be: 64, with 41 KB each (vLLM 0.32)."""
 LONGEST_LINE: Final = 4096
 _LONGEST_HEAD: Final = 16384
 _MOST_CHUNKS: Final = 4096

@@ -5,6 +5,6 @@ access beyond the pod, nor remove what P and D need. Members that no table lists
 """
 
 from pdinference.manifests.pod_rules.pod import overlay_problems
-from pdinference.manifests.pod_rules.shapes import Allowance, not_allowed
+from pdinference.manifests.pod_rules.shapes import BUCKET_SECRET, TOKEN_SECRET, Allowance, not_allowed
 
-__all__ = ["Allowance", "not_allowed", "overlay_problems"]
+__all__ = ["BUCKET_SECRET", "TOKEN_SECRET", "Allowance", "not_allowed", "overlay_problems"]

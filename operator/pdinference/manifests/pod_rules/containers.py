@@ -15,6 +15,7 @@ from pdinference.manifests.pod_rules.environment import (
     ENVIRONMENT,
     ENVIRONMENT_FROM,
     HELPER_ENVIRONMENT,
+    refers_to_secret,
 )
 from pdinference.manifests.pod_rules.probes import LIFECYCLE, PORT_NAME, PROBE
 from pdinference.manifests.pod_rules.security import CONTAINER_SECURITY
@@ -113,13 +114,29 @@ def _not_requested(value: Any, path: str, allowance: Allowance) -> Iterator[Prob
             )
 
 
+def _names_no_secret(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A mount of the vLLM container. The kubelet would create a folder with the name of the secret."""
+    if allowance.secret and refers_to_secret(value.get("subPathExpr", "")):
+        yield Problem(f"{path}.subPathExpr", f"It would write what {allowance.secret} names to a volume. Remove it.")
+
+
+def _starts_where_the_image_says(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """The folder in which vLLM starts. Python takes modules from there first."""
+    if allowance.secret and "workingDir" in value:
+        yield Problem(
+            f"{path}.workingDir",
+            f"Beside {allowance.secret}, vLLM starts in the folder of the image: code from a volume could run in the "
+            "process that has the secret. Remove workingDir.",
+        )
+
+
 def _keeps_the_system(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     """A mount of the vLLM container. Files of a volume in place of the image's have the effect of a variable."""
-    if allowance.has_token and replaces_system(value["mountPath"]):
+    if allowance.secret and replaces_system(value["mountPath"]):
         yield Problem(
             f"{path}.mountPath",
-            "Beside tokenSecret, no volume may hide the programs, libraries, certificates and resolver settings of the "
-            "image. Use another path, for example /data.",
+            f"Beside {allowance.secret}, no volume may hide the programs, libraries, certificates and resolver "
+            "settings of the image. Use another path, for example /data.",
         )
 
 
@@ -128,7 +145,7 @@ _ENGINE = object_of(
         **_OF_USERS,
         "resources": both(_RESOURCES, _not_requested),
         "env": ENGINE_ENVIRONMENT,
-        "volumeMounts": list_of(both(_MOUNT, _keeps_the_system), key="mountPath"),
+        "volumeMounts": list_of(both(both(_MOUNT, _keeps_the_system), _names_no_secret), key="mountPath"),
         "envFrom": ENVIRONMENT_FROM,
     },
     _OWNED | _RESERVED,
@@ -136,7 +153,7 @@ _ENGINE = object_of(
 )
 _HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
 """A container that has a token for the API server, or writes files that other resources read."""
-_OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER}
+_OWN_CONTAINERS = {names.ENGINE_CONTAINER: both(_ENGINE, _starts_where_the_image_says), names.ROUTER_CONTAINER: _HELPER}
 _OWN_INIT_CONTAINERS = {names.MODEL_CONTAINER: _HELPER, names.DISK_TIER_CONTAINER: _HELPER}
 _SIDE_CAR: dict[str, Check] = {
     **_OF_USERS,
@@ -150,20 +167,20 @@ _SIDE_CAR: dict[str, Check] = {
 }
 
 
-def _reads_no_token(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+def _reads_no_secret(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     """A sidecar, or an init container that runs on beside vLLM."""
     ends = ".initContainers[" in path and "restartPolicy" not in value
-    if allowance.shares_processes and allowance.has_token and not ends:
+    if allowance.shares_processes and allowance.secret and not ends:
         yield Problem(
             path,
-            "With the path HostLocal, this container could read the token of tokenSecret from the processes of vLLM. "
-            "Remove it, or use the path Network.",
+            f"With the path HostLocal, this container could read what {allowance.secret} names from the processes of "
+            "vLLM. Remove it, or use the path Network.",
         )
 
 
-_CONTAINER = both(object_of(_SIDE_CAR, _RESERVED, required=("name", "image")), _reads_no_token)
+_CONTAINER = both(object_of(_SIDE_CAR, _RESERVED, required=("name", "image")), _reads_no_secret)
 _INIT_CONTAINER = both(
-    object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image")), _reads_no_token
+    object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image")), _reads_no_secret
 )
 
 

@@ -6,9 +6,10 @@ Tests: tests/manifests/test_pod_rules.py
 from collections.abc import Iterator
 from typing import Any
 
+from pdinference.api.v1alpha1.source import CREDENTIALS
 from pdinference.api.validation import Problem
 from pdinference.engine.refused import device_variable, refused_prefix, refused_variable
-from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere, redirects
+from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere, redirects, runs_code
 from pdinference.manifests.pod_rules.shapes import (
     Allowance,
     Check,
@@ -55,8 +56,14 @@ _ENTRY = object_of(
 )
 _CONFIG_MAP = object_of({"name": OBJECT_NAME, "optional": flag}, required=("name",))
 _SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
-_TOKEN = "$(HF_TOKEN)"  # noqa: S105 - a reference to the variable
+_REFERENCES = tuple(f"$({name})" for name in ("HF_TOKEN", *CREDENTIALS))
+"""How a variable refers to one from a Secret."""
 _HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
+
+
+def refers_to_secret(value: str) -> str | None:
+    """The part of a text in whose place the kubelet puts a secret; None if it has none."""
+    return next((reference for reference in _REFERENCES if reference in value), None)
 
 
 def _no_devices(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
@@ -70,10 +77,10 @@ def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Proble
     name = value["name"]
     if why := refused_variable(name):
         yield Problem(path, f"This variable cannot be set: {why}.")
-    elif allowance.has_token and (why := redirects(name)):
-        yield Problem(path, f"This variable cannot be set beside tokenSecret: {why}.")
-    elif allowance.has_token and _TOKEN in value.get("value", ""):
-        yield Problem(path, f"This variable could send the token {_TOKEN} to another host. Remove it.")
+    elif (allowance.has_token and (why := redirects(name))) or (allowance.secret and (why := runs_code(name))):
+        yield Problem(path, f"This variable cannot be set beside {allowance.secret}: {why}.")
+    elif allowance.secret and (copied := refers_to_secret(value.get("value", ""))):
+        yield Problem(path, f"This variable could send the token {copied} to another host. Remove it.")
     elif allowance.has_token and is_about_hub(name):
         if not isinstance(value.get("value"), str):
             yield Problem(path, "With tokenSecret, the operator must know the host. Use value instead of valueFrom.")

@@ -1,4 +1,4 @@
-"""Security contexts: as strict as the restricted Pod Security Standard, and no group or user 0.
+"""Security contexts: as strict as the restricted Pod Security Standard, and no group or user 0 unless allowed.
 
 Tests: tests/manifests/test_pod_rules.py
 """
@@ -19,7 +19,10 @@ from pdinference.manifests.pod_rules.shapes import (
 )
 
 _OUT = "Other values would weaken the isolation of the container."
-_NOT_ROOT = whole(1, 2**31 - 1, why="Use a number greater than 0: 0 is root.")
+_ANYONE = whole()
+_NOT_ROOT = whole(
+    1, 2**31 - 1, why="Use a number greater than 0: 0 is root. For P and D, the chart value policy.root can allow it."
+)
 _CAPABILITY = listed("capabilities", "the capability")
 _SECCOMP = object_of({"type": only("RuntimeDefault", why=_OUT)}, required=("type",))
 _REFUSED = {
@@ -30,31 +33,40 @@ _REFUSED = {
 }
 
 
+def _user(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """The number of a user or group."""
+    yield from (_ANYONE if allowance.root else _NOT_ROOT)(value, path, allowance)
+
+
+def _non_root(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    yield from (flag if allowance.root else only(True, why=_OUT))(value, path, allowance)
+
+
 def _drops_all(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     if not isinstance(value, list) or "ALL" not in value or not all(isinstance(item, str) for item in value):
         yield Problem(path, "Each container must drop all capabilities. Write [ALL], or remove drop.")
 
 
-_USER: dict[str, Check] = {
-    "runAsNonRoot": only(True, why=_OUT),
-    "runAsUser": _NOT_ROOT,
-    "runAsGroup": _NOT_ROOT,
+_IDENTITY: dict[str, Check] = {
+    "runAsNonRoot": _non_root,
+    "runAsUser": _user,
+    "runAsGroup": _user,
     "seccompProfile": _SECCOMP,
     "appArmorProfile": _SECCOMP,
 }
 POD_SECURITY: Check = object_of(
     {
-        **_USER,
-        "fsGroup": _NOT_ROOT,
+        **_IDENTITY,
+        "fsGroup": _user,
         "fsGroupChangePolicy": only("OnRootMismatch", "Always"),
-        "supplementalGroups": list_of(_NOT_ROOT, most=32),
+        "supplementalGroups": list_of(_user, most=32),
         "supplementalGroupsPolicy": only("Merge", "Strict"),
     },
     _REFUSED,
 )
 CONTAINER_SECURITY: Check = object_of(
     {
-        **_USER,
+        **_IDENTITY,
         "allowPrivilegeEscalation": only(False, why=_OUT),
         "privileged": only(False, why=_OUT),
         "readOnlyRootFilesystem": flag,

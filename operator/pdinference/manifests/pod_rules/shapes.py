@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from pdinference.api.installation_policy import Policy, allowed_by
 from pdinference.api.quantities import quantity
@@ -18,6 +18,8 @@ from pdinference.api.validation import Problem
 _SHOWN = 60
 _DEEPEST = 8
 _NAME = re.compile(r"[A-Za-z0-9._/-]{1,253}")
+TOKEN_SECRET: Final = "tokenSecret"  # noqa: S105 - the name of a field
+BUCKET_SECRET: Final = "source.bucket.secretName"  # noqa: S105 - the same
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,22 @@ class Allowance:
 
     Attributes:
         policy: The installation policy.
-        has_token: Whether containers of the pod have a hub token.
+        secret: Field of the Secret that vLLM's container has the content of, to read the model; empty without one.
         requested: Extended resources that the operator requests for the vLLM container.
         shares_processes: Whether containers see the processes of each other, and so their variables.
+        root: Whether containers may run as root.
     """
 
     policy: Policy = field(default_factory=Policy)
-    has_token: bool = False
+    secret: str = ""
     requested: frozenset[str] = frozenset()
     shares_processes: bool = False
+    root: bool = False
+
+    @property
+    def has_token(self) -> bool:
+        """Whether this Secret has the token of a hub. Clients send that; a key for a bucket only signs requests."""
+        return self.secret == TOKEN_SECRET
 
 
 Check = Callable[[Any, str, Allowance], Iterator[Problem]]

@@ -48,8 +48,8 @@ class EngineContainer:
     """A container that runs vLLM.
 
     Attributes:
-        ports: Its ports; none on a worker node of P.
-        probes: Its probes; None on a worker node, which restarts together with the first node.
+        ports: Its ports; none on a further node.
+        probes: Its probes; None on a further node, which restarts together with the first node.
     """
 
     name: str
@@ -60,7 +60,7 @@ class EngineContainer:
 
 
 def engine_containers(resource: PDInference, role: Role, node_rank: int) -> list[EngineContainer]:
-    """The vLLM containers of the pods of a role, for P on one node of an instance."""
+    """The vLLM containers of the pods of a role, on one node of an instance."""
     spec = resource.spec
     if (shared := spec.host_local) is None:
         return [_only(resource, role, node_rank)]

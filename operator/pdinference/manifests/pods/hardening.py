@@ -55,10 +55,12 @@ def require_sound(objects: Iterable[Manifest], policy: Policy) -> None:
 def _problems(objects: Iterable[Manifest], policy: Policy) -> Iterator[Problem]:
     # host_path_problems checks host paths in fields; overlays cannot have any.
     types = frozenset({*policy.volume_types, *(["hostPath"] if policy.allowed_host_paths else [])})
-    exceptions = Exceptions(frozenset(policy.capabilities), types)
     for manifest in objects:
         template: Any = manifest.get("spec", {}).get("template")
         if isinstance(template, dict) and "spec" in template:
+            node = names.node_of(template["metadata"]["labels"])
+            root = policy.root and node is not None and node[0] in names.ENGINE_ROLES
+            exceptions = Exceptions(frozenset(policy.capabilities), types, root)
             where = f"{manifest['kind']} {manifest['metadata']['name']}: spec.template"
             yield from restricted_problems(template, where, exceptions)
             yield from validity_problems(template, where)

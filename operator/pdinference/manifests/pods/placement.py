@@ -8,7 +8,16 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, node_labels, role_labels, role_selector
+from pdinference.api import names
+from pdinference.api.names import (
+    LABEL_POD_INDEX,
+    LABEL_QUEUE,
+    LABEL_REVISION,
+    Role,
+    node_labels,
+    role_labels,
+    role_selector,
+)
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.base import ApiModel
@@ -33,7 +42,7 @@ def pod_labels(name: str, role: Role, placement: Placement) -> dict[str, str]:
 
 def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_rank: int) -> Fields:
     """Scheduling fields of P or D pods on one node of an instance."""
-    fields = scheduling(resource.metadata.name, role, spec.placement, node_labels(node_rank) if node_rank else {})
+    fields = scheduling(resource.metadata.name, role, spec.placement, node_labels(role, node_rank) if node_rank else {})
     return fields | {
         "affinity": _affinity(resource, role, spec),
         "tolerations": [*fields["tolerations"], *_device_tolerations(spec.accelerator)],
@@ -116,7 +125,7 @@ def _value(amount: str) -> Decimal:
 
 def _affinity(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
     node = _node_affinity(spec)
-    pod = _pod_affinity(resource) if role is Role.DECODE else {}
+    pod = _pod_affinity(resource, role, spec)
     return {name: affinity for name, affinity in (("nodeAffinity", node), ("podAffinity", pod)) if affinity}
 
 
@@ -135,19 +144,31 @@ def _node_affinity(spec: RoleSpec) -> Fields:
     }
 
 
-def _pod_affinity(resource: PDInference) -> Fields:
-    """Affinity of D pods to P pods of the same revision."""
+def _pod_affinity(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
+    """Affinity of pods to the others of their instance, and of D pods to P pods."""
+    name, domain = resource.metadata.name, spec.placement.domain
+    required: list[Fields] = []
+    preferred: list[Fields] = []
+    if domain is not None:
+        instance = names.pods_of(name, role, nodes=spec.parallelism.nodes)
+        required.append(_near(domain, instance, LABEL_REVISION, LABEL_POD_INDEX))
     colocation = resource.spec.colocation
-    if colocation is None or Role.PARAMETER not in resource.spec.workload_roles:
-        return {}
-    term = {
-        "topologyKey": colocation.topology_key,
-        "labelSelector": {"matchLabels": role_selector(resource.metadata.name, Role.PARAMETER)},
-        "matchLabelKeys": [LABEL_REVISION],
+    if role is Role.DECODE and colocation is not None and Role.PARAMETER in resource.spec.workload_roles:
+        parameter = {"matchLabels": role_selector(name, Role.PARAMETER)}
+        near = _near(colocation.topology_key, parameter, LABEL_REVISION)
+        (required if colocation.required else preferred).append(near)
+    terms = {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term} for term in preferred
+        ],
     }
-    if colocation.required:
-        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    return {kind: found for kind, found in terms.items() if found}
+
+
+def _near(topology_key: str, selector: Fields, *same: str) -> Fields:
+    """A term of affinity to the pods of a selector with the same values of these labels."""
+    return {"topologyKey": topology_key, "labelSelector": selector, "matchLabelKeys": list(same)}
 
 
 def _device_tolerations(accelerator: Accelerator) -> list[Fields]:

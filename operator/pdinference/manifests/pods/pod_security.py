@@ -40,10 +40,12 @@ class Exceptions:
     Attributes:
         capabilities: Linux capabilities that containers may add.
         volume_types: Volume types.
+        root: Whether containers may run as root.
     """
 
     capabilities: frozenset[str] = field(default_factory=frozenset)
     volume_types: frozenset[str] = field(default_factory=frozenset)
+    root: bool = False
 
 
 def restricted_problems(pod: Json, field_path: str = "", exceptions: Exceptions = Exceptions()) -> Iterator[Problem]:
@@ -140,13 +142,18 @@ def _privilege_escalation(pod: Json, _: Exceptions) -> Found:
             yield f"{path}.securityContext.allowPrivilegeEscalation", "This has to be false."
 
 
-def _run_as_non_root(pod: Json, _: Exceptions) -> Found:
+def _run_as_non_root(pod: Json, exceptions: Exceptions) -> Found:
     for path, container in containers_of(pod):
-        if _effective(pod, container, "runAsNonRoot") is not True:
+        if exceptions.root:
+            if _effective(pod, container, "runAsUser") == 0 and _effective(pod, container, "runAsNonRoot"):
+                yield f"{path}.securityContext.runAsNonRoot", "The kubelet starts no root with it. Write false."
+        elif _effective(pod, container, "runAsNonRoot") is not True:
             yield f"{path}.securityContext.runAsNonRoot", "This has to be true."
 
 
-def _root_user_and_groups(pod: Json, _: Exceptions) -> Found:
+def _root_user_and_groups(pod: Json, exceptions: Exceptions) -> Found:
+    if exceptions.root:
+        return
     for path, context in _contexts(pod):
         for member in ("runAsUser", "runAsGroup", "fsGroup"):
             if context.get(member) == 0:

@@ -8,9 +8,11 @@ from pathlib import PurePosixPath
 from pdinference.api.plain_text import plain
 
 MANIFEST = ".pdinference.json"
+ETAGS = ".pdinference"
+"""Folder with the tags of downloaded objects, and with those that are not complete."""
 NOTES = (".cache", "._____temp")
 """Folders of the hubs' clients beside the files."""
-OWN_NAMES = frozenset({MANIFEST, f"{MANIFEST}.new", *NOTES})
+OWN_NAMES = frozenset({MANIFEST, f"{MANIFEST}.new", ETAGS, *NOTES})
 _LONGEST, _LONGEST_PART = 1024, 255
 """Maximum length of a path, and of a file name, in bytes."""
 

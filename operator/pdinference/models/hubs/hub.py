@@ -49,12 +49,14 @@ class RemoteFile:
         path: Path within the repository.
         sha256: Digest of the content, if the hub reports it.
         blob: git's hash of the file (of size and content), if the hub reports it.
+        etag: Opaque tag of the content, for stores that report no digest. Another content has another tag.
     """
 
     path: str
     size: int
     sha256: str | None = None
     blob: str | None = None
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class Listing:
     """The files of a repository.
 
     Attributes:
-        commit: Commit of the revision at the time of the request, or the revision if the hub does not report it.
+        commit: Commit of the revision at the time of the request, or the revision if the hub does not report it. For a
+            bucket, a digest of the list.
     """
 
     commit: str

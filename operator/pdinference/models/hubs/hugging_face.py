@@ -23,7 +23,8 @@ from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.memory import Headers, StoredFiles
 from pdinference.models.errors import ModelError
 from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
-from pdinference.models.hubs.remote import INFO, listing_of, read_start, weights_of
+from pdinference.models.hubs.listed_weights import weights_of
+from pdinference.models.hubs.remote import INFO, listing_of, read_start
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 

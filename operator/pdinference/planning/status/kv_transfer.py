@@ -133,11 +133,12 @@ def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:
 
 
 def _ways(inputs: StatusInputs, path: Path, revision: str) -> int:
-    """How many transfers do not share a way: those of one instance share it, be it of P or of D."""
+    """How many transfers do not share a way: those of one rank share it, be it of P or of D."""
     decode = inputs.ready_leaders(Role.DECODE, revision)
     if path.host_local:
         return max(1, decode * min(path.parameter_instances, path.decode_instances))
-    return max(1, min(decode, inputs.ready_leaders(Role.PARAMETER, revision)))
+    parameter = inputs.ready_leaders(Role.PARAMETER, revision)
+    return max(1, min(decode * path.decode_data, parameter * path.parameter_data))
 
 
 def _of_canary(known: TransferStatus) -> str:

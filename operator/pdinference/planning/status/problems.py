@@ -130,8 +130,7 @@ def _missing(inputs: StatusInputs, role: Role, workload: WorkloadState | None) -
     """The message while pods are missing and none has a problem."""
     if workload is None:
         return "The workload does not exist yet."
-    kind = "statefulset" if role is Role.PARAMETER else "deployment"
     return (
         "Waiting for pods to be created. If this takes long, see "
-        f"`kubectl describe -n {inputs.namespace} {kind} {workload.name}`."
+        f"`kubectl describe -n {inputs.namespace} {workload.kind.lower()} {workload.name}`."
     )

@@ -154,7 +154,7 @@ def test_no_router_is_no_load() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"x" * (LONGEST_BODY + 1), "The metrics of router pod r are longer than 1,048,576 bytes."),
+        (b"x" * (LONGEST_BODY + 1), "The metrics of router pod r are longer than 4,194,304 bytes."),
         (
             b'pdinference_router_requests_total{path="} 5',
             (

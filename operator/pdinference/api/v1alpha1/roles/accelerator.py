@@ -21,7 +21,7 @@ from pdinference.api.v1alpha1.base import (
 MAX_CLAIMED = 32
 """Devices that one ResourceClaim can hold (AllocationResultsMaxSize in k8s.io/api/resource/v1)."""
 
-_RESOURCE_NAME = "nvidia.com/gpu"
+WHOLE_GPUS = "nvidia.com/gpu"
 
 _LONGEST_DOMAIN = 63
 """Characters before the slash of an attribute (DeviceMaxDomainLength in k8s.io/api/resource/v1)."""
@@ -62,7 +62,7 @@ class Accelerator(ApiModel):
 
     type: Literal["GPU", "CPU"] = "GPU"
     """GPU: a device that a device plugin offers as an extended resource. CPU: vLLM's CPU build, without devices."""
-    resource_name: ExtendedResource = _RESOURCE_NAME
+    resource_name: ExtendedResource = WHOLE_GPUS
     """Extended resource to request, one for each rank. Pods tolerate node taints with this key. Ignored with type CPU
     and with devices."""
     products: LabelValues = Field(default_factory=list)
@@ -90,8 +90,8 @@ class Accelerator(ApiModel):
             message="Type CPU takes no devices. Remove devices.",
         ),
         Rule(
-            cel=f"!has(self.devices) || self.resourceName == '{_RESOURCE_NAME}'",
-            holds=lambda a: a.devices is None or a.resource_name == _RESOURCE_NAME,
+            cel=f"!has(self.devices) || self.resourceName == '{WHOLE_GPUS}'",
+            holds=lambda a: a.devices is None or a.resource_name == WHOLE_GPUS,
             field="resourceName",
             message="devices and resourceName exclude each other. Remove one of them.",
         ),

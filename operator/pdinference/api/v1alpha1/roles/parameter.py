@@ -24,8 +24,8 @@ class ParameterSpec(RoleSpec):
     """Settings of P."""
 
     node_pools: Annotated[list[NodePool], Field(max_length=16)] = Field(default_factory=list)
-    """Placement of each node of a multi-node instance, in the order of vLLM's ranks. The first node holds the first
-    pipeline stages, that is the early layers. Default: the same placement for all nodes."""
+    """Placement of each node of a multi-node instance, in the order of vLLM's ranks. The first node has the first
+    pipeline stages, that is the early layers, or the first data-parallel ranks. Default: the same placement for all."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *RoleSpec.rules,

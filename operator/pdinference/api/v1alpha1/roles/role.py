@@ -3,7 +3,7 @@
 Tests: tests/api/test_validation.py, tests/checks/test_scaling.py, tests/integration/test_crd.py
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -22,6 +22,11 @@ from pdinference.api.v1alpha1.engine import EngineOptions
 from pdinference.api.v1alpha1.roles.accelerator import MAX_CLAIMED, Accelerator
 from pdinference.api.v1alpha1.roles.kv_tiers import KVTiers
 
+MOST_NODES: Final = 16
+"""Nodes of an instance."""
+MOST_RANKS: Final = 64
+"""Data-parallel ranks of an instance."""
+
 
 class Parallelism(ApiModel):
     """How an instance of the model is split over devices."""
@@ -34,11 +39,11 @@ class Parallelism(ApiModel):
         default_factory=list
     )
     """Number of layers in each pipeline stage, for example [24, 8]. Default: an even partition."""
-    data: Annotated[int, Field(ge=1, le=64)] = 1
+    data: Annotated[int, Field(ge=1, le=MOST_RANKS)] = 1
     """Data-parallel size: copies of the model behind one address. Use it with expert for mixture-of-experts models; for
     others, use more replicas."""
-    nodes: Annotated[int, Field(ge=1, le=16)] = 1
-    """Number of nodes of a P instance. Each node runs one pod with an equal share of the devices."""
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1
+    """Number of nodes of an instance. Each node runs one pod with an equal share of the devices."""
     expert: bool = False
     """Enables expert parallelism: whole experts are distributed over the devices of the instance."""
 
@@ -50,18 +55,29 @@ class Parallelism(ApiModel):
             message="Set one number of layers for each pipeline stage (parallelism.pipeline).",
         ),
         Rule(
-            cel="self.tensor * self.pipeline * self.data % self.nodes == 0",
-            holds=lambda p: p.devices % p.nodes == 0,
+            cel="self.data > 1 || self.tensor * self.pipeline % self.nodes == 0",
+            holds=lambda p: p.data > 1 or p.devices % p.nodes == 0,
             field="nodes",
             message="Use a divisor of tensor x pipeline: each node needs the same number of devices.",
         ),
         Rule(
-            cel="self.nodes == 1 || self.data == 1",
-            holds=lambda p: p.nodes == 1 or p.data == 1,
+            cel="self.nodes == 1 || self.data == 1 || !self.expert || self.data % self.nodes == 0",
+            holds=lambda p: p.nodes == 1 or p.data == 1 or not p.expert or p.data % p.nodes == 0,
             field="data",
-            message="Use 1 with nodes above 1. Use more replicas instead.",
+            message="Use a multiple of nodes: no rank is on two nodes.",
+        ),
+        Rule(
+            cel="self.nodes == 1 || self.data == 1 || self.expert",
+            holds=lambda p: p.nodes == 1 or p.data == 1 or p.expert,
+            field="data",
+            message="Use 1 with nodes above 1, and more replicas instead. For a mixture of experts, set expert: true.",
         ),
     )
+
+    @property
+    def spreads_experts(self) -> bool:
+        """Whether there are several devices over which experts are spread."""
+        return self.expert and self.tensor * self.data > 1
 
     @property
     def devices(self) -> int:
@@ -206,6 +222,13 @@ class Placement(ApiModel):
     """Kueue LocalQueue that admits the pods."""
 
 
+class EnginePlacement(Placement):
+    """Where the pods of P or D may run."""
+
+    domain: QualifiedName | None = None
+    """Node label of NVLink domains or racks: all nodes of an instance are in one. Default: anywhere."""
+
+
 class Resources(ApiModel):
     """CPU, memory and other resources of a container. The operator adds the accelerators."""
 
@@ -235,7 +258,7 @@ class RoleSpec(EngineOptions):
     """How each instance is split over devices."""
     accelerator: Accelerator = Field(default_factory=Accelerator)
     """The devices of each instance."""
-    placement: Placement = Field(default_factory=Placement)
+    placement: EnginePlacement = Field(default_factory=EnginePlacement)
     """Where the pods may run."""
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the vLLM container."""
@@ -275,6 +298,12 @@ class RoleSpec(EngineOptions):
             field="resources",
             message="Leave the accelerator out; the operator requests one for each rank (parallelism: tensor x "
             "pipeline x data).",
+        ),
+        Rule(
+            cel="!has(self.placement.domain) || self.parallelism.nodes > 1",
+            holds=lambda r: r.placement.domain is None or r.parallelism.nodes > 1,
+            field="placement.domain",
+            message="Remove it: an instance on one node needs none.",
         ),
         Rule(
             cel="!has(self.accelerator.devices) || self.parallelism.tensor * self.parallelism.pipeline * "
