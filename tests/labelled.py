@@ -25,6 +25,7 @@ class Labelled:
         environment: Variables besides those of this process.
         group: Whether Ctrl-C goes to all processes of its group, as from a terminal, or to it alone.
         seconds: How long it took.
+        code: Its exit status, None until it has ended.
         last: Its last lines.
     """
 
@@ -33,6 +34,7 @@ class Labelled:
     environment: Mapping[str, str] = field(default_factory=dict)
     group: bool = False
     seconds: float = 0.0
+    code: int | None = None
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     _process: asyncio.subprocess.Process | None = None
 
@@ -52,10 +54,10 @@ class Labelled:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self.say(line.decode(errors="replace").rstrip("\n"))
-        code = await self._process.wait()
+        self.code = await self._process.wait()
         self.seconds = time.monotonic() - begin
-        self.say(f"ended with {code} after {self.seconds:.0f} s")
-        return code
+        self.say(f"ended with {self.code} after {self.seconds:.0f} s")
+        return self.code
 
     @property
     def running(self) -> bool:
@@ -76,6 +78,11 @@ class Labelled:
         """Print a line with the label."""
         self.last.append(line)
         click.echo(f"{self.label}| {line}")
+
+
+def endings(processes: Iterable[Labelled]) -> str:
+    """The last lines of these processes. Where others ran beside them, these lines are far above the end."""
+    return "\n".join(line for each in processes for line in (f"The last lines of {each.label}:", *each.last))
 
 
 def interrupt_on_signals(processes: Iterable[Labelled], also: Callable[[], None] = lambda: None) -> None:

@@ -9,21 +9,16 @@ and names the command that repeats it.
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
-from tests.labelled import Labelled, interrupt_on_signals
+from tests.labelled import Labelled, endings, interrupt_on_signals
 
 _AT_ONCE = 4
 """Parts of a stage, for two cores: some wait for a disk or the network."""
 _EVERY_S = 60.0
 """The parts that run are named this often: some print nothing for minutes."""
-
-
-def endings(parts: Iterable[Labelled]) -> str:
-    """The last lines of these parts. Where others ran beside them, these lines are far above the end."""
-    return "\n".join(line for part in parts for line in (f"The last lines of {part.label}:", *part.last))
 
 
 def summary(parts: Mapping[str, tuple[int | None, float]]) -> str:
@@ -90,7 +85,7 @@ def main(stages: Sequence[str]) -> None:
     """Run targets of the Makefile."""
     staged = [_stage(stage) for stage in stages]
     found = asyncio.run(run(staged))
-    if failed := [part for stage in staged for part in stage if found[part.label][0]]:
+    if failed := [part for stage in staged for part in stage if part.code]:
         click.echo(endings(failed))
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)

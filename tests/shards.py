@@ -13,14 +13,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
+
 from tests import ports
-from tests.labelled import Labelled, interrupt_on_signals
+from tests.labelled import Labelled, endings, interrupt_on_signals
 
 COUNT = 4
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
 _RECORD = "--record"
 _NOTHING_COLLECTED = 5
+_NO_FAILURE = {0, _NOTHING_COLLECTED}
 
 
 def split(seconds: Mapping[str, float], files: Iterable[str], count: int = COUNT) -> list[list[str]]:
@@ -43,7 +46,7 @@ def status(codes: Iterable[int]) -> int:
     found = list(codes)
     if all(code == _NOTHING_COLLECTED for code in found):
         return _NOTHING_COLLECTED
-    return next((code for code in found if code not in {0, _NOTHING_COLLECTED}), 0)
+    return next((code for code in found if code not in _NO_FAILURE), 0)
 
 
 def shard(number: int, files: Iterable[str], arguments: Iterable[str], report: Path) -> Labelled:
@@ -100,6 +103,8 @@ async def _main(arguments: list[str]) -> int:
                 shards.append(shard(number, part, options, reports[-1]))
         interrupt_on_signals(shards)
         code = status(await asyncio.gather(*(each.run() for each in shards)))
+        if failed := [each for each in shards if each.code not in _NO_FAILURE]:
+            click.echo(endings(failed))
         if _RECORD in arguments and code == 0:
             _record(reports)
     return code

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.busy import load
-from tests.labelled import Labelled
-from tests.parts import endings, run, summary
+from tests.labelled import Labelled, endings
+from tests.parts import run, summary
 from tests.waiting import LONG_S, killed_in_the_end, until, wait_until
 
 
