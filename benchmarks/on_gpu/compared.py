@@ -25,7 +25,7 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.on_gpu import one_pod, servers
-from benchmarks.on_gpu.goodput import Bounds, next_load
+from benchmarks.on_gpu.goodput import TRIES, Bounds, next_load
 from benchmarks.on_gpu.loads import Load, load_of, run
 from benchmarks.on_gpu.process_use import stat_of
 
@@ -46,6 +46,8 @@ main()
 """
 _WARM_UP: Final = Load(300, 20, 5, 0, 3)
 _STATE_PORT: Final = 9080
+_APART: Final = 10
+"""Ports of an engine: NIXL has one for each data-parallel rank."""
 _COUNTED: Final = {
     "bytes": "vllm:nixl_bytes_transferred_sum",
     "transfer_s": "vllm:nixl_xfer_time_seconds_sum",
@@ -84,7 +86,7 @@ def main() -> None:
     plan = yaml.safe_load(arguments.plan.read_text(encoding="utf-8"))
     wave, start = plan["waves"][arguments.wave], time.monotonic()
     servers.write_model(one_pod.FOLDER / "model", **plan["model"])
-    started = {name: plan["servers"][name] | {"port": 8100 + at} for at, name in enumerate(wave["servers"])}
+    started = {name: plan["servers"][name] | {"port": 8100 + _APART * at} for at, name in enumerate(wave["servers"])}
     plain = wave.get("plain", False)
     place = one_pod.processes if plain else one_pod.pod
     lines = {
@@ -92,7 +94,7 @@ def main() -> None:
     }
     with place(lines) as pod:
         for name, one in started.items():
-            one_pod.wait(pod, name, one["port"], 240)
+            one_pod.wait(pod, name, one["port"], 280)
         print(f"all started after {time.monotonic() - start:.0f} s", flush=True)
         bounds = Bounds()
         for each in wave["runs"]:
@@ -139,7 +141,7 @@ def _judged(
         return None
     result["kept"] = round(bounds.share_kept(result), 4)
     shares.append(result["kept"])
-    return next_load(load, shares)
+    return next_load(load, shares, each.get("tries", TRIES))
 
 
 def _sent(urls: list[str], load: Load, ports: dict[str, int], seed: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _GAP: Final = 3.0
 _LATER_TURN: Final = 0
 """In place of the length of its prompt, of which hardly anything is computed."""
 _STEP: Final = 1.25
-_TRIES: Final = 4
+TRIES: Final = 4
 
 
 class Bounds:
@@ -44,14 +44,15 @@ def _key(prompt: int, turn: int) -> int:
     return prompt if turn == 0 else _LATER_TURN
 
 
-def next_load(load: Load, shares: list[float]) -> Load | None:
+def next_load(load: Load, shares: list[float], tries: int = TRIES) -> Load | None:
     """The load at the next rate, until the share that is kept crosses 95 %, or after a few; None at the end.
 
     Args:
         load: At the last rate.
         shares: What was kept at each rate so far.
+        tries: Rates at most. One is enough to see that a mode does not reach the goodput of another.
     """
     up = shares[0] >= _KEPT
-    if len(shares) == _TRIES or (shares[-1] >= _KEPT) != up:
+    if len(shares) == tries or (shares[-1] >= _KEPT) != up:
         return None
     return replace(load, rate=round(load.rate * (_STEP if up else 1 / _STEP), 3))

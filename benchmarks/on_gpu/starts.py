@@ -9,7 +9,7 @@ a line for each start, and its log with seconds since the process began. Cases r
 - `runai`, `fast`: as `disk`, with the loaders runai_streamer and fastsafetensors
 - `eager`, `O1`, `bytes`, `few`: as `warm`, with --enforce-eager, -O1, a given KV cache size, graphs of five sizes
 - `fork`: as `warm`, and the engine's process is forked from the server's, in place of one that imports all again
-- `fork-few`: both
+- `fork-few`, `fork-eager`, `fork-O1`: that and one of those
 - `pod`: as `fork`, in a new pod (no caches of its own) whose engine keeps what it compiles in a folder of the node
   (`spec.engine.compileCache`); the first one fills it
 - `vllm`, `triton`, `inductor`: as `warm`, and only this one of the three caches is there
@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -47,8 +48,10 @@ _OPTIONS: Final = {
     "bytes": [f"--kv-cache-memory-bytes={40 * 2**30}"],
     "few": [_FEW],
     "fork-few": [_FEW],
+    "fork-eager": ["--enforce-eager"],
+    "fork-O1": ["-O1"],
 }
-_VARIABLES: Final = {name: {"VLLM_WORKER_MULTIPROC_METHOD": "fork"} for name in ("fork", "fork-few", "pod")}
+_FORKED: Final = ("fork", "fork-few", "fork-eager", "fork-O1", "pod")
 _POD: Final = "pod"
 _FROM_DISK: Final = ("cold", "disk", "runai", "fast")
 _SAID: Final = {
@@ -65,6 +68,8 @@ _SAID: Final = {
 }
 """Lines of vLLM's log that end a phase."""
 _START_SECONDS: Final = 300.0
+_STREAMS: Final = (1, 32)
+_TOKENS: Final = 128
 _KEEPING_SECONDS: Final = 8.0
 """For a start that may have nothing new to keep."""
 
@@ -144,8 +149,9 @@ def start(case: str, out: Path, number: int) -> dict[str, Any]:
             time.sleep(0.05)
         log.found["healthy"] = round(time.monotonic() - began, 3)
         for name in ("first_answer", "second_answer"):
-            _ask()
+            _ask(1)
             log.found[name] = round(time.monotonic() - began, 3)
+        log.found["token_ms"] = {streams: _token_ms(streams) for streams in _STREAMS}
         until = time.monotonic() + _KEEPING_SECONDS
         while case == _POD and not log.says("Compile cache: kept") and time.monotonic() < until:
             time.sleep(0.1)
@@ -163,7 +169,7 @@ def _process(case: str, cache: Path) -> subprocess.Popen[bytes]:
     variables = {"TRITON_CACHE_DIR": str(cache / "triton")} if case == _POD else variables
     variables |= {"HOME": str(cache), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "CUDA_VISIBLE_DEVICES": "0"}
     variables |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NIXL_SIDE_CHANNEL_PORT": "5600"}
-    variables |= _VARIABLES.get(case, {})
+    variables |= {"VLLM_WORKER_MULTIPROC_METHOD": "fork"} if case in _FORKED else {}
     line = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(_FOLDER / "model"), "--block-size=128"]
     line += [f"--host={servers.HOST}", f"--port={_PORT}", f"--served-model-name={servers.MODEL}", _CONSUMER]
     line += ["--max-model-len=16384", "--max-num-batched-tokens=2048", *_OPTIONS.get(case, [])]
@@ -196,9 +202,24 @@ class _Log(Thread):
                 self.found.setdefault(name, round(at, 3))
 
 
-def _ask() -> None:
+def _token_ms(streams: int) -> float:
+    """Milliseconds of a token of so many requests at once: what an option that shortens starts costs."""
+    with ThreadPoolExecutor(streams) as pool:
+        list(pool.map(_ask, [1] * streams))
+        began = time.monotonic()
+        list(pool.map(_ask, [_TOKENS] * streams))
+    return round((time.monotonic() - began) / _TOKENS * 1000, 3)
+
+
+def _ask(tokens: int) -> None:
     connection = http.client.HTTPConnection(servers.HOST, _PORT, timeout=120)
-    body = {"model": servers.MODEL, "prompt": list(range(3, 503)), "max_tokens": 1, "temperature": 0}
+    body = {
+        "model": servers.MODEL,
+        "prompt": list(range(3, 503)),
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+    }
     connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
     answer = connection.getresponse()
     answer.read()
