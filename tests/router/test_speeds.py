@@ -5,6 +5,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.router.speeds import Speeds
+from pdinference.router.ways import MISSED_STEPS
 
 P, D = Role.PARAMETER, Role.DECODE
 
@@ -61,3 +62,22 @@ def test_bytes_of_a_token_and_lengths_of_answers_are_learned() -> None:
     speeds.ended(size=0, prompt=400, answer=250)  # it is not known
     assert speeds.bytes_per_token == pytest.approx(3, rel=0.01)
     assert speeds.answer.at(0) == pytest.approx(250)
+
+
+def test_answers_that_are_no_streams_show_steps_and_hand_overs_by_their_lengths() -> None:
+    speeds = Speeds()
+    for number in range(200):
+        tokens, answer = 100.0 * (number % 7), 20 + 40 * (number % 5)
+        speeds.computed(P, tokens, 0, 0.01 + tokens * 25e-6)
+        speeds.handed_over_whole(tokens, 4, answer, 0.05 + answer * 0.008)
+    assert speeds.are_known
+    assert speeds.step(D, 4) == pytest.approx(0.008, rel=0.05)
+    assert speeds.times.hand_over + MISSED_STEPS * 0.008 == pytest.approx(0.05, rel=0.1)
+
+
+def test_answers_of_one_length_that_are_no_streams_count_as_steps_alone() -> None:
+    speeds = Speeds()
+    for _ in range(20):
+        speeds.handed_over_whole(500, 4, 100, 0.9)
+    assert speeds.step(D, 4) == pytest.approx(0.009, rel=0.05)
+    assert speeds.times.hand_over == pytest.approx(0, abs=1e-3)

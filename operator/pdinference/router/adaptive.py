@@ -35,6 +35,8 @@ class Choice:
         prompt: Estimate of its prompt tokens.
         learning: Whether it was taken because too little is known yet.
         beside: Answers of the pod that answers it, at its first token.
+        whole_seconds: Of an answer that was no stream: from the end of the prompt on P, or from the beginning where one
+            pod serves it, to its end. None for a stream.
     """
 
     predicted: Prediction
@@ -44,6 +46,7 @@ class Choice:
     prompt: float
     learning: bool
     beside: float = 0.0
+    whole_seconds: float | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -141,7 +144,7 @@ class Adaptive:
     def computing(self, choice: Choice, pod: Pod, *, ends_with_prompt: bool) -> Iterator[None]:
         """A pod computes the prompt from the beginning of the block on.
 
-        If the block ends with the answer, the prompt counts for as long as predicted, and nothing is learned.
+        If the block ends with the answer, the prompt counts for as long as predicted, and nothing is learned of it.
         """
         tokens, answers = self._uncached(choice.chain, choice.prompt, choice.known.get(pod, 0)), self._answers(pod)
         role, loop = pod.observed.role, asyncio.get_running_loop()
@@ -161,6 +164,8 @@ class Adaptive:
         choice.beside = self._answers(pod)
         if ends_with_prompt:
             self.speeds.computed(role, tokens, answers, took)
+        else:
+            choice.whole_seconds = loop.time() - began
 
     @contextmanager
     def handing_over(self, choice: Choice, pod: Pod, *, ends_with_first: bool) -> Iterator[None]:
@@ -171,9 +176,15 @@ class Adaptive:
         yield
         self.index.add(choice.chain, pod)
         choice.beside = self._answers(pod)
+        seconds = max(0.0, loop.time() - began - ahead)
         if ends_with_first:
-            tokens = self._uncached(choice.chain, choice.prompt, choice.known.get(pod, 0))
-            self.speeds.handed_over(tokens, answers + 1, max(0.0, loop.time() - began - ahead))
+            self.speeds.handed_over(self._handed_over(choice, pod), answers + 1, seconds)
+        else:
+            choice.whole_seconds = seconds
+
+    def _handed_over(self, choice: Choice, pod: Pod) -> float:
+        """Prompt tokens that a D pod gets from P."""
+        return self._uncached(choice.chain, choice.prompt, choice.known.get(pod, 0))
 
     def ended(self, choice: Choice, pod: Pod, usage: Usage, seconds_per_token: float | None, content: str) -> None:
         """An answer is complete.
@@ -187,8 +198,16 @@ class Adaptive:
         """
         role = pod.observed.role
         self.speeds.ended(choice.chain.size, usage.prompt, usage.answer)
+        answers = (choice.beside + self._answers(pod)) / 2
         if seconds_per_token is not None:
-            self.speeds.stepped(role, (choice.beside + self._answers(pod)) / 2, seconds_per_token)
+            self.speeds.stepped(role, answers, seconds_per_token)
+        elif choice.whole_seconds is not None and usage.answer > 0:
+            if choice.is_alone:
+                after_first = max(0.0, choice.whole_seconds - choice.predicted.first_token)
+                self.speeds.stepped(role, answers, after_first / usage.answer)
+            else:
+                tokens = self._handed_over(choice, pod)
+                self.speeds.handed_over_whole(tokens, answers, usage.answer, choice.whole_seconds)
         if choice.is_alone and usage.prompt and usage.cached is not None and (known := choice.known.get(pod, 0)):
             there = min(1.0, usage.cached / usage.prompt * choice.chain.size / known)
             self._there += (there - self._there) * _FORGET

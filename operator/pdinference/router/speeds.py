@@ -42,6 +42,7 @@ class Speeds:
         steps: Of each role: seconds of a step, by the answers under way.
         hand_overs: Seconds from the end of a prompt on P to the first token of D, by its tokens.
         answer: Tokens of an answer.
+        wholes: Seconds from the end of a prompt on P to the end of an answer that was no stream, by its tokens.
     """
 
     step_tokens: Mapping[Role, float] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Speeds:
     steps: Mapping[Role, Line] = field(default_factory=_steps)
     hand_overs: Line = field(default_factory=Line)
     answer: Line = field(default_factory=Line)
+    wholes: Line = field(default_factory=lambda: Line(from_origin=True))
     _bytes: float = _BYTES_PER_TOKEN * _GUESSED_TOKENS
     _tokens: float = _GUESSED_TOKENS
 
@@ -119,6 +121,23 @@ class Speeds:
         """
         steps = MISSED_STEPS * self.step(Role.DECODE, answers)
         self.hand_overs.observe(tokens, max(0.0, seconds - steps))
+
+    def handed_over_whole(self, tokens: float, answers: float, answer: int, seconds: float) -> None:
+        """D has given a whole answer, which was no stream, to a prompt that P computed.
+
+        Answers of different lengths show how long the first token took. If all have one length, all is taken for steps.
+
+        Args:
+            tokens: Prompt tokens that D had not.
+            answers: Answers that were under way at D, with this one.
+            answer: Tokens of the answer.
+            seconds: From the end of the prompt on P to the end of the answer.
+        """
+        self.wholes.observe(answer, seconds)
+        if self.wholes.is_known:
+            first = min(seconds, self.wholes.fitted()[0])
+            self.stepped(Role.DECODE, answers, (seconds - first) / answer)
+            self.handed_over(tokens, answers, first)
 
     def ended(self, size: int, prompt: int, answer: int) -> None:
         """An answer is complete.
