@@ -15,7 +15,7 @@ from pdinference.isolation.process import ChildProgram, IsolatedProcess
 from pdinference.loadmetrics.gauges import HELP, HELP_OF_SIGNALS
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.planning.scaling.signals import METRICS
-from pdinference.router import faults, lengths, record, transfers, verification_metrics
+from pdinference.router import admission_metrics, faults, lengths, record, transfers, verification_metrics
 from pdinference.runner.progress import RunProgress
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def _router() -> Iterator[str]:
             _rows(record.Metrics().registry),
             _described(verification_metrics.HELP, "gauge"),
             ((names.METRIC_POD_FAULT, "gauge", "pod, fault", faults.HELP),),
+            ((names.METRIC_ADMISSION_SECONDS, "gauge", "decode", admission_metrics.HELP),),
             counters,
             _described(lengths.HELP, "histogram"),
         )

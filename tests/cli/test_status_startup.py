@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
 
+from pdinference.api.engines import engines_of
 from pdinference.api.names import Role
-from pdinference.cli.status.startup import Start, advice, by_role
+from pdinference.cli.status.startup import Start, admissions, advice, by_role, start_of
+from pdinference.router.admission_metrics import AdmissionMetrics
+from pdinference.router.pod import Admission, Observed
+from pdinference.router.pods import Pods
 from tests.cli.served_cluster import ServedCluster, pod
 from tests.engine.test_start_log import BEGIN, lines
+from tests.http_server import served
 
 Json = dict[str, Any]
 CREATED = BEGIN - timedelta(seconds=30)
@@ -44,6 +51,20 @@ def started(name: str, role: str = "decode", ready: float | None = 45.0, restart
     return found
 
 
+async def router_metrics(_request: web.Request) -> web.Response:
+    """What the router exports of D pods: d-0 waited 2.5 s for its canary, d-9 is gone."""
+    times = [0.0]
+    pods = Pods(lambda: times[0])
+    for ready in (False, True):
+        pods.observe({name: Observed(name, name, Role.DECODE, name, ready=ready) for name in ("d-0", "d-9")})
+    times[0] = 2.5
+    for pod_ in pods:
+        pods.admit(pod_, Admission.PROVEN)
+    registry = CollectorRegistry()
+    registry.register(AdmissionMetrics(pods))
+    return web.Response(body=generate_latest(registry))
+
+
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ServedCluster]:
     found = ServedCluster()
@@ -51,7 +72,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ServedCluster]:
     found.pods[2]["metadata"]["creationTimestamp"] = stamp(-29)
     for name in ("p-0", "d-0", "d-1"):
         found.logs[name, "vllm"] = log()
-    async with found.running(tmp_path):
+    async with served([web.get("/metrics", router_metrics)]) as found.pod_port, found.running(tmp_path):
         yield found
 
 
@@ -60,8 +81,10 @@ async def test_the_phases_add_up_to_the_whole(cluster: ServedCluster) -> None:
     found = {start["pod"]: start for start in json.loads(result.stdout)["starts"]}
     assert set(found) == {"p-0", "d-0", "d-1"}
     ready = found["d-0"]
-    assert ready["totalSeconds"] == 75
-    assert sum(ready["seconds"].values()) == pytest.approx(75, abs=0.01)
+    assert ready["totalSeconds"] == 77.5
+    assert ready["seconds"]["canary"] == 2.5
+    assert sum(ready["seconds"].values()) == pytest.approx(77.5, abs=0.01)
+    assert "canary" not in found["p-0"]["seconds"]
     before = {phase: ready["seconds"][phase] for phase in ("scheduling", "image, volumes", "model", "container")}
     assert before == {"scheduling": 2, "image, volumes": 8, "model": 15, "container": 5}
     assert (ready["seconds"]["imports"], ready["compiledCodeFound"]) == (20.538, True)
@@ -108,6 +131,24 @@ async def test_what_cannot_be_read_is_said_and_hides_nothing_else(cluster: Serve
     assert 'Note: d-1: container "vllm" is waiting to start: PodInitializing' in said
     assert "Note: d-0: its log no longer has the start of vLLM." in said
     assert "imports" in said
+
+
+async def test_without_the_right_to_forward_ports_the_canary_alone_is_missing(cluster: ServedCluster) -> None:
+    cluster.forward_refusal = 403
+    result = await cluster.run("status", "llama", "--startup")
+    said = " ".join(result.stdout.split())
+    assert "Note: The time of canaries is not known:" in said
+    assert "resource pods/portforward" in said
+    assert "readiness" in said
+
+
+def test_the_slowest_rank_of_a_pod_counts() -> None:
+    waited = {"d-0/rank-0": 1, "d-0/rank-1": 3, "d-01": 9}
+    pages = [f'pdinference_router_admission_seconds{{decode="{name}"}} {each}\n' for name, each in waited.items()]
+    (engine,) = engines_of(started("d-0"))
+    found = start_of(started("d-0"), engine, log(), admissions(page.encode() for page in pages))
+    assert found is not None
+    assert found.seconds["canary"] == 3
 
 
 async def test_odd_data_hides_nothing_else(cluster: ServedCluster) -> None:

@@ -59,6 +59,7 @@ class Pods:
                 self.doubt(pod)
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
+                pod.ready_at, pod.waited = self._clock(), None
             if not observed.ready or observed.restarts != pod.observed.restarts:
                 pod.admission = Admission.HELD
             pod.observed = observed
@@ -151,6 +152,8 @@ class Pods:
     def admit(self, pod: Pod, admission: Admission) -> None:
         """Let requests go to a D pod if it is still ready, or no more."""
         pod.admission = admission if pod.observed.ready else Admission.HELD
+        if pod.admitted and pod.ready_at is not None and pod.waited is None:
+            pod.waited = self._clock() - pod.ready_at
         self._announce()
 
     def worked(self, pod: Pod) -> None:

@@ -24,6 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.activity import Activity
+from pdinference.router.admission_metrics import AdmissionMetrics
 from pdinference.router.canary import Canary
 from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
@@ -161,6 +162,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.registry.register(transfers)
         metrics.registry.register(VerificationMetrics(verifier))
         metrics.registry.register(PodFaults(pods))
+        metrics.registry.register(AdmissionMetrics(pods))
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),

@@ -3,15 +3,20 @@
 Tests: tests/cli/test_status_startup.py
 """
 
+import itertools
+import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from pdinference.api.engines import PodEngine
-from pdinference.api.names import ENGINE_ROLES, MODEL_CONTAINER, Role
+from pdinference.api.names import ENGINE_ROLES, METRIC_ADMISSION_SECONDS, MODEL_CONTAINER, Role
 from pdinference.engine.start_log import COMPILE_CACHE_LINE, PHASES, phase_seconds
+from pdinference.loadmetrics.scraping.http_answer import LONGEST_LINE
+from pdinference.loadmetrics.scraping.text_format import name_of, sample
 
 Json = Mapping[str, Any]
 Log = Sequence[bytes]
@@ -19,8 +24,11 @@ Log = Sequence[bytes]
 
 _BEFORE_VLLM: Final = ("scheduling", "image, volumes", "model", "container")
 _AFTER_VLLM: Final = "readiness"
-ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM)
+_CANARY: Final = "canary"
+ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM, _CANARY)
 """All phases, in their order."""
+_ADMISSION: Final = METRIC_ADMISSION_SECONDS.encode()
+_MOST_ADMISSIONS: Final = 1000
 _LONGEST_READINESS_SECONDS: Final = 600.0
 _LONG_SECONDS: Final = 60.0
 _COMPILED_SECONDS: Final = 15.0
@@ -36,7 +44,7 @@ class Start:
         role: Its role.
         began: When its pod was created, or its container was started again.
         seconds: Of each phase that has ended, by name.
-        total: Seconds until it was ready; None if it is not.
+        total: Seconds until it was ready, and had passed its canary if that is known; None if it is not ready.
         again: Whether its container was started again. There is no phase before that.
         from_cache: Whether it found compiled code (`spec.engine.compileCache`).
     """
@@ -64,13 +72,30 @@ class Start:
         }
 
 
-def start_of(pod: Json, engine: PodEngine, log: Log) -> Start | None:
+def admissions(pages: Iterable[bytes]) -> dict[str, float]:
+    """Seconds from the readiness of each D pod until requests went to it, from the metrics of routers: the longest one.
+
+    Raises:
+        UnreadableError: A page is malformed.
+    """
+    found = defaultdict[str, float](float)
+    for page in pages:
+        lines = (line for line in page.split(b"\n") if len(line) <= LONGEST_LINE and name_of(line) == _ADMISSION)
+        for one in map(sample, itertools.islice(lines, _MOST_ADMISSIONS)):
+            if 0 <= one.value < math.inf:
+                name = one.labels.get(str(Role.DECODE).encode(), b"").decode(errors="replace")
+                found[name] = max(found[name], one.value)
+    return found
+
+
+def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Mapping[str, float]) -> Start | None:
     """The last start of an engine; None before its pod is scheduled.
 
     Args:
         pod: Its pod.
         engine: The engine.
         log: The beginning of its container's log.
+        admitted: Of pods, engines and ranks of D: seconds from their readiness until requests went to them.
     """
     created, status = _time(pod["metadata"].get("creationTimestamp")), pod.get("status") or {}
     if created is None:
@@ -91,6 +116,11 @@ def start_of(pod: Json, engine: PodEngine, log: Log) -> Start | None:
         if not in_vllm or after < _LONGEST_READINESS_SECONDS:  # else it became ready once more since then
             total = max(0.0, (ready - began).total_seconds())
             seconds[_AFTER_VLLM] = after
+            name = "/".join(filter(None, (pod["metadata"]["name"], engine.port_name if engine.shares_pod else "")))
+            own = [waited for one, waited in admitted.items() if one == name or one.startswith(f"{name}/")]
+            if own:
+                seconds[_CANARY] = max(own)
+                total += seconds[_CANARY]
     return Start(
         pod=pod["metadata"]["name"],
         engine=engine.port_name if engine.shares_pod else "",
@@ -165,7 +195,7 @@ class RoleStarts:
     Attributes:
         last: The one that began last.
         typical: Medians of the phases, over all.
-        total: Median of the seconds until they were ready; None if none is.
+        total: Median of their totals; None if none is ready.
         count: How many.
     """
 

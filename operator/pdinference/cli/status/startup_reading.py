@@ -13,11 +13,14 @@ from pdinference.api.engines import PodEngine, engines_of
 from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.chosen import chosen
 from pdinference.cli.listing import listing
-from pdinference.cli.status.startup import Start, start_of
+from pdinference.cli.pod_metrics import UnansweredError, router_pages
+from pdinference.cli.status.startup import Start, admissions, start_of
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
+from pdinference.cluster.state.pods import pod_record
 from pdinference.engine.start_log import PHASES
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
@@ -56,18 +59,30 @@ async def read_starts(api: ApiServer, namespace: str, name: str) -> Starts:
     pods = await listing(api, POD.path(namespace), labelSelector=f"{names.LABEL_NAME}={name}")
     room = asyncio.Semaphore(_AT_ONCE)
 
+    admitted, unknown = await _admissions(api, namespace, pods.items)
+
     async def read(pod: Json, container: str, engines: list[PodEngine]) -> tuple[list[Start], str]:
         async with room:
             log, problem = await _beginning(api, namespace, pod["metadata"]["name"], container)
-        found = [start for engine in engines if (start := start_of(pod, engine, log)) is not None]
+        found = [start for engine in engines if (start := start_of(pod, engine, log, admitted)) is not None]
         lost = [start for start in found if start.total is not None and not start.seconds.keys() & PHASES.keys()]
         return found, problem or (_lost(pod) if lost else "")
 
     own = sorted(filter(_serves, pods.items), key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     asked = [(pod, *each) for pod in own[-_MOST_PODS:] for each in _containers(pod)]
     results = await asyncio.gather(*(read(*each) for each in asked))
-    notes = [pods.unreadable, *(problem for _, problem in results)]
+    notes = [pods.unreadable, unknown, *(problem for _, problem in results)]
     return Starts(resource, tuple(start for found, _ in results for start in found), tuple(filter(None, notes)))
+
+
+async def _admissions(api: ApiServer, namespace: str, pods: Iterable[Json]) -> tuple[Mapping[str, float], str]:
+    """Seconds from the readiness of D pods until requests went to them, and why that is not known."""
+    summaries = [record.summary for record in map(pod_record, pods) if record is not None]
+    routers = [one.name for one in summaries if one.role is names.Role.ROUTER and one.ready and not one.terminating]
+    try:
+        return admissions(await router_pages(api, namespace, routers)), ""
+    except (UnansweredError, UnreadableError) as error:
+        return {}, f"The time of canaries is not known: {error}"
 
 
 def _serves(pod: Json) -> bool:
