@@ -65,8 +65,8 @@ def test_it_is_structural(root: dict[str, Any]) -> None:
 def test_they_stay_small() -> None:
     """`kubectl apply` sends JSON; a person reads the file."""
     for name, crd in definitions().items():
-        assert len(json.dumps(crd)) < 178_000
-        assert (REPOSITORY / f"crds/{name}.yaml").stat().st_size < 226_000
+        assert len(json.dumps(crd)) < 182_000
+        assert (REPOSITORY / f"crds/{name}.yaml").stat().st_size < 230_000
 
 
 @each_root

@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.api.v1alpha1.status import StartStatus
+from pdinference.api.v1alpha1.status import StartPhases, StartStatus
 from pdinference.planning.observed import PodSummary
 from pdinference.planning.scaling.sleep_and_wake import ReportedActivity
 from pdinference.planning.status.build import build_status
@@ -34,6 +34,23 @@ def counted(*pods: PodSummary, before: StartStatus | None = None, now: float = 2
 def test_the_last_pod_and_what_is_typical() -> None:
     assert counted(pod("a", 0, 60), pod("b", 100, 140)) == (40, 54), "0.7 x 60 + 0.3 x 40"
     assert counted() is None
+
+
+def test_the_phases_of_the_last_pod_and_typical_ones() -> None:
+    def phased(name: str, created: int, *until: int) -> PodSummary:
+        scheduled, started, ready = (created + seconds for seconds in until)
+        return pod(name, created, ready, scheduled=at(scheduled), started=at(started))
+
+    found = start_status([phased("a", 0, 0, 20, 60)], Role.DECODE, None, DAY + timedelta(seconds=61))
+    assert found is not None
+    assert found.last_phases == found.typical_phases == StartPhases(scheduling=0, preparation=20, engine=40)
+    found = start_status([phased("b", 100, 10, 20, 60)], Role.DECODE, found, DAY + timedelta(seconds=161))
+    assert found is not None
+    assert found.last_phases == StartPhases(scheduling=10, preparation=10, engine=40)
+    assert found.typical_phases == StartPhases(scheduling=3, preparation=17, engine=40)
+    found = start_status([pod("c", 200, 260)], Role.DECODE, found, DAY + timedelta(seconds=261))
+    assert found is not None
+    assert (found.last_phases, found.typical_phases) == (None, StartPhases(scheduling=3, preparation=17, engine=40))
 
 
 def test_a_pod_counts_once() -> None:

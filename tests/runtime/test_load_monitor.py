@@ -30,7 +30,9 @@ async def test_memory_and_starts_of_every_resource_have_gauges() -> None:
     cache = Cache()
     memory = {"weightsBytes": 15_000, "kvBytesPerToken": 10, "kvCapacityTokens": 700, "observedKvCapacityTokens": 600}
     metadata = {"name": "llama", "namespace": "ns", "uid": "1", "resourceVersion": "1"}
+    phases = {"scheduling": 2, "preparation": 19, "engine": 40}
     start = {"podCreationTime": "2026-11-29T10:00:00Z", "lastSeconds": 44, "typicalSeconds": 61}
+    start |= {"typicalPhases": phases}
     status = {
         "plan": {"parameter": memory, "decode": {"weightsBytes": 15_000}},
         "roles": {"decode": {"start": start}},
@@ -49,6 +51,7 @@ async def test_memory_and_starts_of_every_resource_have_gauges() -> None:
         f'pdinference_role_kv_cache_bytes{{{own}="parameter"}} 6000',
         f'pdinference_role_last_start_seconds{{{own}="decode"}} 44',
         f'pdinference_role_typical_start_seconds{{{own}="decode"}} 61',
+        *(f'pdinference_role_start_{phase}_seconds{{{own}="decode"}} {seconds}' for phase, seconds in phases.items()),
     ]
 
 

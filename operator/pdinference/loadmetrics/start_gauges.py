@@ -13,9 +13,15 @@ from pdinference.planning.scaling.gauges import LABEL_ROLE
 
 _LAST: Final = "pdinference_role_last_start_seconds"
 _TYPICAL: Final = "pdinference_role_typical_start_seconds"
+_SCHEDULING: Final = "pdinference_role_start_scheduling_seconds"
+_PREPARATION: Final = "pdinference_role_start_preparation_seconds"
+_ENGINE: Final = "pdinference_role_start_engine_seconds"
 HELP: Final = {
     _LAST: "Seconds from the creation of a role's last pod until it was ready, as in status.roles.",
     _TYPICAL: "The same, as a mean in which later pods count more.",
+    _SCHEDULING: "Of that mean: until pods had a node.",
+    _PREPARATION: "Of that mean: from then on until vLLM's container started, with images, volumes and the model.",
+    _ENGINE: "Of that mean: from then on until they were ready.",
 }
 """The gauges, and what they are."""
 
@@ -33,3 +39,7 @@ def start_samples(roles: RolesStatus) -> Iterator[GaugeSample]:
         if status.start is not None:
             yield GaugeSample(_LAST, (LABEL_ROLE, role), status.start.last_seconds)
             yield GaugeSample(_TYPICAL, (LABEL_ROLE, role), status.start.typical_seconds)
+            if (phases := status.start.typical_phases) is not None:
+                yield GaugeSample(_SCHEDULING, (LABEL_ROLE, role), phases.scheduling)
+                yield GaugeSample(_PREPARATION, (LABEL_ROLE, role), phases.preparation)
+                yield GaugeSample(_ENGINE, (LABEL_ROLE, role), phases.engine)

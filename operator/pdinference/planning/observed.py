@@ -214,6 +214,7 @@ class PodSummary:
         created: Its creation time, as sortable text; only for a runner, and for P and D.
         ready_since: When it became ready, as sortable text; only for P and D, empty while it is not.
         uid: Its uid; only for P and D.
+        scheduled: When it got its node, as sortable text; only for P and D.
         started: When its last container started, as sortable text; only for P and D.
         gpus: GPUs of its vLLM container.
         report: Its termination message; only for a runner.
@@ -244,6 +245,7 @@ class PodSummary:
     engine: str = ""
     rank: int | None = None
     uid: str = ""
+    scheduled: str = ""
     started: str = ""
 
     @property

@@ -33,6 +33,17 @@ class Condition(ApiModel):
     """metadata.generation that the condition refers to."""
 
 
+class StartPhases(ApiModel):
+    """Seconds of the phases of a start, as Kubernetes notes them."""
+
+    scheduling: Count
+    """From the creation of the pod until it has a node."""
+    preparation: Count
+    """From then on until vLLM's container starts: images, volumes, the model."""
+    engine: Count
+    """From then on until the pod is ready."""
+
+
 class StartStatus(ApiModel):
     """How long pods took from their creation until they were ready."""
 
@@ -42,6 +53,10 @@ class StartStatus(ApiModel):
     """Of that pod."""
     typical_seconds: Count
     """Mean, in which later pods count more."""
+    last_phases: StartPhases | None = None
+    """Of that pod."""
+    typical_phases: StartPhases | None = None
+    """Means, in which later pods count more."""
 
 
 class RoleStatus(ApiModel):

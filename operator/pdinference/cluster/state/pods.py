@@ -103,14 +103,21 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, Any]:
 
 def _engine_facts(metadata: Json, status: Json) -> dict[str, Any]:
     """Identity and start of a pod of P or D."""
-    containers, ready = status.get("containerStatuses") or (), _condition(status, "Ready")
+    containers = status.get("containerStatuses") or ()
     running = ((container.get("state") or {}).get("running") or {} for container in containers)
     return {
         "uid": metadata["uid"],
         "created": metadata.get("creationTimestamp", ""),
+        "scheduled": _true_since(status, "PodScheduled"),
         "started": max((one.get("startedAt") or "" for one in running), default=""),
-        "ready_since": (ready.get("lastTransitionTime") or "") if ready.get("status") == "True" else "",
+        "ready_since": _true_since(status, "Ready"),
     }
+
+
+def _true_since(status: Json, condition: str) -> str:
+    """When a condition became true; empty while it is not."""
+    found = _condition(status, condition)
+    return (found.get("lastTransitionTime") or "") if found.get("status") == "True" else ""
 
 
 def _problem(status: Json, others: Collection[str] = ()) -> PodProblem | None:

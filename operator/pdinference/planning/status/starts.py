@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1.status import RolesStatus, RoleStatus, StartStatus, Status
+from pdinference.api.v1alpha1.status import RolesStatus, RoleStatus, StartPhases, StartStatus, Status
 from pdinference.planning.observed import PodSummary
 
 _LATELY: Final = timedelta(minutes=10)
@@ -29,18 +29,56 @@ def start_status(
         previous: What was known before; it stays while there are no pods.
         now: The present time.
     """
-    found = sorted(
-        (datetime.fromisoformat(pod.created), datetime.fromisoformat(pod.ready_since))
+    own = (
+        pod
         for pod in pods
         if pod.role is role and pod.node_rank == 0 and pod.created and pod.ready_since and not pod.restarted
     )
     known = previous
-    for created, ready in found:
+    for pod in sorted(own, key=lambda pod: pod.created):
+        created, ready = datetime.fromisoformat(pod.created), datetime.fromisoformat(pod.ready_since)
         if now - ready < _LATELY and (known is None or created > known.pod_creation_time):
-            seconds = max(0, round((ready - created).total_seconds()))
-            typical = seconds if known is None else known.typical_seconds + _WEIGHT * (seconds - known.typical_seconds)
-            known = StartStatus(pod_creation_time=created, last_seconds=seconds, typical_seconds=round(typical))
+            seconds, phases = _seconds(created, ready), _phases(pod)
+            known = StartStatus(
+                pod_creation_time=created,
+                last_seconds=seconds,
+                typical_seconds=seconds if known is None else _mean(known.typical_seconds, seconds),
+                last_phases=phases,
+                typical_phases=_typical(None if known is None else known.typical_phases, phases),
+            )
     return known
+
+
+def _phases(pod: PodSummary) -> StartPhases | None:
+    """The phases of a ready pod; None if the times of some are not known."""
+    if not pod.scheduled or not pod.started:
+        return None
+    created, scheduled, started, ready = map(
+        datetime.fromisoformat, (pod.created, pod.scheduled, pod.started, pod.ready_since)
+    )
+    return StartPhases(
+        scheduling=_seconds(created, scheduled),
+        preparation=_seconds(scheduled, started),
+        engine=_seconds(started, ready),
+    )
+
+
+def _typical(before: StartPhases | None, last: StartPhases | None) -> StartPhases | None:
+    if before is None or last is None:
+        return last or before
+    return StartPhases(
+        scheduling=_mean(before.scheduling, last.scheduling),
+        preparation=_mean(before.preparation, last.preparation),
+        engine=_mean(before.engine, last.engine),
+    )
+
+
+def _seconds(begin: datetime, end: datetime) -> int:
+    return max(0, round((end - begin).total_seconds()))
+
+
+def _mean(before: int, last: int) -> int:
+    return round(before + _WEIGHT * (last - before))
 
 
 def with_starts(roles: RolesStatus, pods: Iterable[PodSummary], previous: Status, now: datetime) -> RolesStatus:
