@@ -88,9 +88,16 @@ class ScaleTarget:
         await hpa_looks(self.world, looks)
         assert await self.recommended() == count
 
-    async def steps(self, to: int) -> list[int | None]:
-        """The recommendations that come, one after the other, until this one."""
+    async def steps(self, to: int, *, load: str = "") -> list[int | None]:
+        """The recommendations that come, one after the other, until this one.
+
+        Args:
+            to: The last one.
+            load: What the load becomes once the present recommendation is read: the HPA may look at any moment.
+        """
         seen = [await self.recommended()]
+        if load:
+            self.load(load)
         while seen[-1] != to:
             if (latest := await self.recommended()) != seen[-1]:
                 seen.append(latest)

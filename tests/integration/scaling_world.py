@@ -138,6 +138,15 @@ class ScalingWorld:
         await aggregated.unregister(self.world)
 
 
+async def served(scaling: ScalingWorld, value: str, metric: str = "pdinference_kv_demand") -> None:
+    """Wait until the metrics API has this value."""
+
+    async def so() -> bool:
+        return await scaling.value(metric) == value
+
+    await until(so, f"{metric} is {value}")
+
+
 def condition(body: Json, type_: str) -> Any:
     """A condition of an object."""
     return next((c for c in (body.get("status") or {}).get("conditions", []) if c["type"] == type_), {})

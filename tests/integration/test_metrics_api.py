@@ -13,7 +13,7 @@ from pdinference.cluster.kinds import SCALER
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from tests.integration import aggregated
 from tests.integration.operators import Operators
-from tests.integration.scaling_world import SCALED, ScalingWorld
+from tests.integration.scaling_world import SCALED, ScalingWorld, served
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.waiting import until
 
@@ -37,15 +37,6 @@ async def shown(scaling: ScalingWorld, load: str) -> None:
         return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
 
     await until(so, f"the status has {load}")
-
-
-async def served(scaling: ScalingWorld, value: str, metric: str = "pdinference_kv_demand") -> None:
-    """Wait until the metrics API has this value."""
-
-    async def so() -> bool:
-        return await scaling.value(metric) == value
-
-    await until(so, f"{metric} is {value}")
 
 
 async def report(scaling: ScalingWorld, load: Load) -> None:

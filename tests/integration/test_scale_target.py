@@ -123,8 +123,7 @@ async def at_a_rate_a_limited_role_works_off_what_it_never_had(target: ScaleTarg
     await target.create(8, pods=3)
     await target.scale("8", behavior={**QUICK, "scaleDown": ONE_AT_A_TIME})
     await target.sees()
-    target.load("2")
-    assert await target.steps(2) == [8, 7, 6, 5, 4, 3, 2]
+    assert await target.steps(2, load="2") == [8, 7, 6, 5, 4, 3, 2]
 
 
 @claim
@@ -132,8 +131,7 @@ async def a_lower_maximum_takes_it_down_at_once(target: ScaleTarget) -> None:
     await target.create(8, pods=3)
     await target.scale("8", maxReplicas=4, behavior={**QUICK, "scaleDown": ONE_AT_A_TIME})
     await target.recommends(4)
-    target.load("2")
-    assert await target.steps(2) == [4, 3, 2]
+    assert await target.steps(2, load="2") == [4, 3, 2]
 
 
 @claim
