@@ -72,7 +72,7 @@ def _router() -> Iterator[str]:
             _rows(record.Metrics().registry),
             _described(verification_metrics.HELP, "gauge"),
             ((names.METRIC_POD_FAULT, "gauge", "pod, fault", faults.HELP),),
-            ((names.METRIC_ADMISSION_SECONDS, "gauge", "decode", admission_metrics.HELP),),
+            ((names.METRIC_ADMISSION_TIME, "gauge", "decode", admission_metrics.HELP),),
             counters,
             _described(lengths.HELP, "histogram"),
         )

@@ -11,12 +11,12 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pdinference.api.engines import engines_of
-from pdinference.api.names import Role
+from pdinference.api.names import METRIC_ADMISSION_TIME, Role
 from pdinference.cli.status.startup import Start, admissions, advice, by_role, start_of
 from pdinference.router.admission_metrics import AdmissionMetrics
 from pdinference.router.pod import Admission, Observed
 from pdinference.router.pods import Pods
-from tests.cli.served_cluster import ServedCluster, pod
+from tests.cli.served_cluster import ServedCluster, pod, resource
 from tests.engine.test_start_log import BEGIN, lines
 from tests.http_server import served
 
@@ -52,14 +52,12 @@ def started(name: str, role: str = "decode", ready: float | None = 45.0, restart
 
 
 async def router_metrics(_request: web.Request) -> web.Response:
-    """What the router exports of D pods: d-0 waited 2.5 s for its canary, d-9 is gone."""
-    times = [0.0]
-    pods = Pods(lambda: times[0])
+    """What the router exports of D pods: d-0 got requests 2.5 s after it was ready, d-9 is gone."""
+    pods = Pods(wall_clock=(BEGIN + timedelta(seconds=47.5)).timestamp)
     for ready in (False, True):
         pods.observe({name: Observed(name, name, Role.DECODE, name, ready=ready) for name in ("d-0", "d-9")})
-    times[0] = 2.5
-    for pod_ in pods:
-        pods.admit(pod_, Admission.PROVEN)
+    for one in pods:
+        pods.admit(one, Admission.PROVEN)
     registry = CollectorRegistry()
     registry.register(AdmissionMetrics(pods))
     return web.Response(body=generate_latest(registry))
@@ -137,18 +135,50 @@ async def test_without_the_right_to_forward_ports_the_canary_alone_is_missing(cl
     cluster.forward_refusal = 403
     result = await cluster.run("status", "llama", "--startup")
     said = " ".join(result.stdout.split())
-    assert "Note: The time of canaries is not known:" in said
+    assert "Note: r-0: when canaries passed is not known:" in said
     assert "resource pods/portforward" in said
     assert "readiness" in said
 
 
-def test_the_slowest_rank_of_a_pod_counts() -> None:
-    waited = {"d-0/rank-0": 1, "d-0/rank-1": 3, "d-01": 9}
-    pages = [f'pdinference_router_admission_seconds{{decode="{name}"}} {each}\n' for name, each in waited.items()]
-    (engine,) = engines_of(started("d-0"))
-    found = start_of(started("d-0"), engine, log(), admissions(page.encode() for page in pages))
+async def test_where_no_canary_is_asked_for_no_router_is(cluster: ServedCluster) -> None:
+    cluster.forward_refusal = 403
+    cluster.resources = [resource(transfer={"verification": "Warn"})]
+    result = await cluster.run("status", "llama", "--startup", "-o", "json")
+    assert json.loads(result.stdout)["notes"] == []
+
+
+def admitted(**seconds: float) -> dict[str, datetime]:
+    """What a router with these admissions exports, in seconds after vLLM's container started."""
+    lines = [
+        f'{METRIC_ADMISSION_TIME}{{decode="{name.replace("_", "/")}"}} {BEGIN.timestamp() + later}\n'
+        for name, later in seconds.items()
+    ]
+    return admissions("".join(lines).encode())
+
+
+@pytest.mark.parametrize(
+    ("routers", "canary"),
+    [
+        ([{"d0": 47.0}, {"d0": 46.0}], 2),
+        ([{"d0_rank0": 46.0, "d0_rank1": 48.0, "d01": 99.0}], 3),
+        ([{"d0": 40.0}], 0),  # a container of several was ready before its pod
+        ([{"d0": -1e6}, {"d0": 1e9}], None),  # of an earlier pod of that name, and of nobody
+        ([{"d1": 47.0}], None),
+    ],
+)
+def test_the_canary_ends_when_all_routers_send_requests_to_all_ranks(
+    routers: list[dict[str, float]], canary: float | None
+) -> None:
+    (engine,) = engines_of(started("d0"))
+    found = start_of(started("d0"), engine, log(), [admitted(**one) for one in routers])
     assert found is not None
-    assert found.seconds["canary"] == 3
+    assert found.seconds.get("canary") == canary
+    assert found.total == 75 + (canary or 0)
+
+
+def test_a_time_that_is_none_is_left_out() -> None:
+    page = "".join(f'{METRIC_ADMISSION_TIME}{{decode="d-{each}"}} {each}\n' for each in ("NaN", "-1", "+Inf", "9e14"))
+    assert admissions(page.encode()) == {}
 
 
 async def test_odd_data_hides_nothing_else(cluster: ServedCluster) -> None:

@@ -230,3 +230,12 @@ def test_engines_of_one_container_have_one_problem() -> None:
 def test_an_ordinary_pod_of_d_is_one() -> None:
     found = shared({"name": "vllm", "ready": True}, vllm={"http": 8000})
     assert (found.engines, found.by_engine) == ((), (found,))
+
+
+def test_the_start_of_the_engine_is_not_that_of_another_container() -> None:
+    def up(name: str, at: str) -> dict[str, Any]:
+        return {"name": name, "state": {"running": {"startedAt": f"2026-11-21T00:0{at}Z"}}}
+
+    found = summary(containerStatuses=[up("vllm", "0:10"), up("logger", "2:50")])
+    assert found.engine_started == "2026-11-21T00:00:10Z"
+    assert found.started == "2026-11-21T00:02:50Z"

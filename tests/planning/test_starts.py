@@ -39,7 +39,7 @@ def test_the_last_pod_and_what_is_typical() -> None:
 def test_the_phases_of_the_last_pod_and_typical_ones() -> None:
     def phased(name: str, created: int, *until: int) -> PodSummary:
         scheduled, started, ready = (created + seconds for seconds in until)
-        return pod(name, created, ready, scheduled=at(scheduled), started=at(started))
+        return pod(name, created, ready, scheduled=at(scheduled), engine_started=at(started))
 
     found = start_status([phased("a", 0, 0, 20, 60)], Role.DECODE, None, DAY + timedelta(seconds=61))
     assert found is not None
@@ -51,6 +51,14 @@ def test_the_phases_of_the_last_pod_and_typical_ones() -> None:
     found = start_status([pod("c", 200, 260)], Role.DECODE, found, DAY + timedelta(seconds=261))
     assert found is not None
     assert (found.last_phases, found.typical_phases) == (None, StartPhases(scheduling=3, preparation=17, engine=40))
+
+
+def test_a_time_of_no_start_is_in_no_phase() -> None:
+    """A container runtime that knows no time says 1970."""
+    odd = pod("a", 0, 60, scheduled="2040-01-01T00:00:00Z", engine_started="1970-01-01T00:00:00Z")
+    found = start_status([odd], Role.DECODE, None, DAY + timedelta(seconds=61))
+    assert found is not None
+    assert found.last_phases == StartPhases(scheduling=60, preparation=0, engine=0)
 
 
 def test_a_pod_counts_once() -> None:

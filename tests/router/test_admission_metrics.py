@@ -1,4 +1,8 @@
-"""How long D pods waited for their first canary, as the router exports it."""
+"""When requests first went to D pods, as the router exports it."""
+
+from typing import Any
+
+import pytest
 
 from pdinference.api.names import Role
 from pdinference.router.admission_metrics import MOST, AdmissionMetrics
@@ -11,11 +15,12 @@ class Fleet:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.pods = Pods(lambda: self.now)
+        self.pods = Pods(wall_clock=lambda: self.now)
 
-    def observe(self, *names: str, ready: bool, at: float) -> None:
-        self.now = at
-        self.pods.observe({name: Observed(name, name, Role.DECODE, name, ready=ready) for name in names})
+    def observe(self, *names: str, ready: bool, restarts: int = 0) -> None:
+        self.pods.observe(
+            {name: Observed(name, name, Role.DECODE, name, ready=ready, restarts=restarts) for name in names}
+        )
 
     def admit(self, at: float, admission: Admission = Admission.PROVEN) -> None:
         self.now = at
@@ -27,41 +32,42 @@ class Fleet:
         return {sample.labels["decode"]: sample.value for sample in family.samples}
 
 
-def test_it_is_the_time_from_readiness_to_the_first_admission() -> None:
+def test_it_is_the_first_admission_after_a_start() -> None:
     fleet = Fleet()
-    fleet.observe("d", ready=False, at=0)
-    fleet.observe("d", ready=True, at=10)
-    assert fleet.exported() == {}
+    fleet.observe("d", ready=False)
+    fleet.observe("d", ready=True)
     fleet.admit(at=11, admission=Admission.HELD)
     assert fleet.exported() == {}
     fleet.admit(at=12.5)
     fleet.admit(at=20)
-    fleet.observe("d", ready=True, at=30)
-    assert fleet.exported() == {"d": 2.5}
+    fleet.observe("d", ready=True)
+    assert fleet.exported() == {"d": 12.5}
 
 
-def test_a_pod_that_becomes_ready_once_more_waits_once_more() -> None:
+@pytest.mark.parametrize("again", [{"ready": False}, {"ready": True, "restarts": 1}])
+def test_a_pod_that_starts_once_more_is_admitted_once_more(again: dict[str, Any]) -> None:
+    """A restart may be all that the router sees of it."""
     fleet = Fleet()
-    for ready, at in ((False, 0), (True, 10)):
-        fleet.observe("d", ready=ready, at=at)
+    fleet.observe("d", ready=False)
+    fleet.observe("d", ready=True)
     fleet.admit(at=12)
-    for ready, at in ((False, 20), (True, 30)):
-        fleet.observe("d", ready=ready, at=at)
+    fleet.observe("d", **again)
     assert fleet.exported() == {}
+    fleet.observe("d", **again | {"ready": True})
     fleet.admit(at=34)
-    assert fleet.exported() == {"d": 4}
+    assert fleet.exported() == {"d": 34}
 
 
 def test_of_a_pod_that_was_ready_before_this_router_nothing_is_known() -> None:
     fleet = Fleet()
-    fleet.observe("d", ready=True, at=0)
+    fleet.observe("d", ready=True)
     fleet.admit(at=1)
     assert fleet.exported() == {}
 
 
 def test_the_number_of_series_is_bounded() -> None:
     fleet, names = Fleet(), [f"d-{number}" for number in range(MOST + 1)]
-    fleet.observe(*names, ready=False, at=0)
-    fleet.observe(*names, ready=True, at=2)
+    fleet.observe(*names, ready=False)
+    fleet.observe(*names, ready=True)
     fleet.admit(at=3)
     assert len(fleet.exported()) == MOST

@@ -234,9 +234,9 @@ METRIC_PAIR_FAULT_SECONDS = "pdinference_router_pair_fault_seconds"
 """Gauge of a router pod: seconds from the first to the last of these canaries."""
 METRIC_PAIR_AGE_SECONDS = "pdinference_router_pair_age_seconds"
 """Gauge of a router pod: seconds since the last canary between the two pods ended."""
-METRIC_ADMISSION_SECONDS = "pdinference_router_admission_seconds"
-"""Gauge of a router pod: seconds from the readiness of the D pod `decode` until requests went to it. An engine that
-shares its pod, or a rank, has the pod's name, a slash and its own name."""
+METRIC_ADMISSION_TIME = "pdinference_router_admission_time_seconds"
+"""Gauge of a router pod: when requests first went to the D pod `decode` after it had become ready, in Unix time. An
+engine that shares its pod, or a rank, has the pod's name, a slash and its own name."""
 METRIC_VERIFICATION_AGE_SECONDS = "pdinference_router_verification_age_seconds"
 """Gauge of a router pod: seconds since the canary ended that the state is of; infinite before."""
 METRIC_VERIFICATION_TOKENS = "pdinference_router_verification_tokens"

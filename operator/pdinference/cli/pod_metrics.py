@@ -3,18 +3,15 @@
 Tests: tests/cli/test_top.py, tests/cli/test_status_ways.py
 """
 
-import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import aiohttp
 
-from pdinference.api.names import ROUTER_STATE_PORT
 from pdinference.cli.requests.forward import Forward
 from pdinference.cluster.client import ApiServer
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 
-_ROUTERS: Final = 16
+MOST_ROUTERS: Final = 16
 """Router pods whose metrics are read. They share the requests alike."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
 
@@ -32,7 +29,7 @@ async def metrics_page(api: ApiServer, namespace: str, pod: str, port: int) -> b
     forward = Forward(api, namespace, pod, port)
     async with forward.listening() as local, aiohttp.ClientSession(timeout=_TIMEOUT) as session:
         try:
-            async with session.get(f"http://127.0.0.1:{local}/metrics") as response:
+            async with session.get(f"http://127.0.0.1:{local}/metrics", allow_redirects=False) as response:
                 response.raise_for_status()
                 page = await response.content.read(LONGEST_BODY + 1)
                 while len(page) <= LONGEST_BODY and (more := await response.content.read(LONGEST_BODY)):
@@ -42,13 +39,3 @@ async def metrics_page(api: ApiServer, namespace: str, pod: str, port: int) -> b
     if len(page) > LONGEST_BODY:
         raise UnansweredError(f"its metrics are longer than {LONGEST_BODY:,} bytes")
     return page
-
-
-async def router_pages(api: ApiServer, namespace: str, routers: Sequence[str]) -> list[bytes]:
-    """The responses of /metrics of router pods.
-
-    Raises:
-        UnansweredError: One does not give it, or it is too long.
-    """
-    pages = (metrics_page(api, namespace, router, ROUTER_STATE_PORT) for router in routers[:_ROUTERS])
-    return await asyncio.gather(*pages)

@@ -215,6 +215,7 @@ class PodSummary:
         ready_since: When it became ready, as sortable text; only for P and D, empty while it is not.
         uid: Its uid; only for P and D.
         scheduled: When it got its node, as sortable text; only for P and D.
+        engine_started: When its engine's container started, the last one of several; only for P and D.
         started: When its last container started, as sortable text; only for P and D.
         gpus: GPUs of its vLLM container.
         report: Its termination message; only for a runner.
@@ -246,6 +247,7 @@ class PodSummary:
     rank: int | None = None
     uid: str = ""
     scheduled: str = ""
+    engine_started: str = ""
     started: str = ""
 
     @property

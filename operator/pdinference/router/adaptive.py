@@ -34,7 +34,7 @@ class Choice:
         known: By pod: bytes of the chain whose KV cache it should have.
         prompt: Estimate of its prompt tokens.
         learning: Whether it was taken because too little is known yet.
-        beside: Answers of the pod that answers it, at its first token.
+        beside: Answers of the pod that answers it, with this one: at its first token, or before if it was no stream.
         whole_seconds: Of an answer that was no stream: from the end of the prompt on P, or from the beginning where one
             pod serves it, to its end. None for a stream.
     """
@@ -161,11 +161,11 @@ class Adaptive:
                 counted.callback(loop.call_later(choice.predicted.first_token, counted.close).cancel)
             yield
         self.index.add(choice.chain, pod)
-        choice.beside = self._answers(pod)
         if ends_with_prompt:
+            choice.beside = self._answers(pod)
             self.speeds.computed(role, tokens, answers, took)
         else:
-            choice.whole_seconds = loop.time() - began
+            choice.beside, choice.whole_seconds = answers + 1, loop.time() - began
 
     @contextmanager
     def handing_over(self, choice: Choice, pod: Pod, *, ends_with_first: bool) -> Iterator[None]:
@@ -174,13 +174,13 @@ class Adaptive:
         began = loop.time()
         ahead = self.pods.routers * pod.queue.ahead(began)
         yield
-        self.index.add(choice.chain, pod)
-        choice.beside = self._answers(pod)
         seconds = max(0.0, loop.time() - began - ahead)
         if ends_with_first:
+            choice.beside = self._answers(pod)
             self.speeds.handed_over(self._handed_over(choice, pod), answers + 1, seconds)
         else:
-            choice.whole_seconds = seconds
+            choice.beside, choice.whole_seconds = answers + 1, seconds
+        self.index.add(choice.chain, pod)
 
     def _handed_over(self, choice: Choice, pod: Pod) -> float:
         """Prompt tokens that a D pod gets from P."""
@@ -203,8 +203,8 @@ class Adaptive:
             self.speeds.stepped(role, answers, seconds_per_token)
         elif choice.whole_seconds is not None and usage.answer > 0:
             if choice.is_alone:
-                after_first = max(0.0, choice.whole_seconds - choice.predicted.first_token)
-                self.speeds.stepped(role, answers, after_first / usage.answer)
+                after_first = choice.whole_seconds - choice.predicted.first_token
+                self.speeds.stepped_whole(role, answers, usage.answer - 1, after_first)
             else:
                 tokens = self._handed_over(choice, pod)
                 self.speeds.handed_over_whole(tokens, answers, usage.answer, choice.whole_seconds)

@@ -1,4 +1,4 @@
-"""Exports how long D pods waited for their first canary, for `pdinference status --startup`.
+"""Exports when requests first went to D pods, for `pdinference status --startup`.
 
 Tests: tests/router/test_admission_metrics.py
 """
@@ -9,12 +9,12 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from pdinference.api.names import METRIC_ADMISSION_SECONDS, Role
+from pdinference.api.names import METRIC_ADMISSION_TIME, Role
 from pdinference.router.pods import Pods
 
-HELP: Final = "Seconds from the readiness of a D pod until requests went to it, if this router pod has seen both."
+HELP: Final = "When requests first went to a D pod that this router pod has seen become ready, in Unix time."
 MOST: Final = 128
-"""Pods that are exported at most: those that became ready last."""
+"""Pods that are exported at most, the latest ones."""
 
 
 class AdmissionMetrics(Collector):
@@ -25,12 +25,8 @@ class AdmissionMetrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
-        family = GaugeMetricFamily(METRIC_ADMISSION_SECONDS, HELP, labels=[Role.DECODE])
-        admitted = [
-            (pod.ready_at, pod.observed.name, pod.waited)
-            for pod in self._pods
-            if pod.ready_at is not None and pod.waited is not None
-        ]
-        for _, name, waited in sorted(admitted, reverse=True)[:MOST]:
-            family.add_metric([name], waited)
+        family = GaugeMetricFamily(METRIC_ADMISSION_TIME, HELP, labels=[Role.DECODE])
+        admitted = [(pod.admitted_at, pod.observed.name) for pod in self._pods if pod.admitted_at is not None]
+        for at, name in sorted(admitted, reverse=True)[:MOST]:
+            family.add_metric([name], at)
         yield family

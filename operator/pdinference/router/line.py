@@ -10,7 +10,7 @@ from typing import Final
 
 KEPT: Final = 0.98
 """Weight of what was observed before, with each observation: the last 50 count most."""
-_ENOUGH: Final = 5
+ENOUGH: Final = 5
 """Observations of a line from which on it is more than a guess."""
 _FAR: Final = 3.0
 """In mean distances from the line: an observation that is farther off counts as if it were so far."""
@@ -43,7 +43,7 @@ class Line:
     @property
     def is_known(self) -> bool:
         """Whether there were enough observations."""
-        return self.observations >= _ENOUGH
+        return self.observations >= ENOUGH
 
     def at(self, units: float) -> float:
         """Seconds for so many units."""

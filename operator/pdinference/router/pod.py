@@ -118,8 +118,8 @@ class Pod:
         deaths: How often it began to refuse connections: its process may have ended, and its caches with it. Kubernetes
             does not count those of an engine in a container with others.
         admission: Whether requests go to it, if it is a D pod.
-        ready_at: When it became ready; None if it is not, or was before the router saw it.
-        waited: Seconds from then on until requests went to it; None before, and for P pods.
+        starts: Whether the router has seen it before it was ready, or started again, and sends it no requests yet.
+        admitted_at: When it began to send it requests after such a start, in Unix time; None if it did not, or of P.
         doubted_at: When something last happened that may have broken its KV transfer; an earlier canary may not hold.
         company: By request: how many others there were when the pod failed one of them.
         ranks: The other data-parallel ranks of its vLLM, which ends with all of them.
@@ -140,8 +140,8 @@ class Pod:
     fault: PodFault | None = None
     deaths: int = 0
     admission: Admission = Admission.HELD
-    ready_at: float | None = None
-    waited: float | None = None
+    starts: bool = False
+    admitted_at: float | None = None
     doubted_at: float = -math.inf
     company: WeakKeyDictionary[UnderWay, int] = field(default_factory=WeakKeyDictionary)
     ranks: tuple["Pod", ...] = ()

@@ -26,6 +26,7 @@ class Pods:
 
     Args:
         clock: Monotonic clock, in seconds.
+        wall_clock: Unix time, in seconds.
         roles: The roles that there are.
 
     Attributes:
@@ -35,10 +36,17 @@ class Pods:
         doubted_at: When a pod or a link last failed, or a pod became ready or unready. An earlier canary may not hold.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        roles: Collection[Role] = ENGINE_ROLES,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self.roles = roles
         self.routers = 1
         self._clock = clock
+        self._wall_clock = wall_clock
         self._pods: dict[str, Pod] = {}
         self._changed = asyncio.Event()
         self.complete_since: float | None = None
@@ -59,9 +67,9 @@ class Pods:
                 self.doubt(pod)
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
-                pod.ready_at, pod.waited = self._clock(), None
             if not observed.ready or observed.restarts != pod.observed.restarts:
                 pod.admission = Admission.HELD
+                pod.starts, pod.admitted_at = True, None
             pod.observed = observed
         self._relate_ranks()
         if not self._share_a_group(self._ready):
@@ -152,8 +160,8 @@ class Pods:
     def admit(self, pod: Pod, admission: Admission) -> None:
         """Let requests go to a D pod if it is still ready, or no more."""
         pod.admission = admission if pod.observed.ready else Admission.HELD
-        if pod.admitted and pod.ready_at is not None and pod.waited is None:
-            pod.waited = self._clock() - pod.ready_at
+        if pod.admitted and pod.starts:
+            pod.starts, pod.admitted_at = False, self._wall_clock()
         self._announce()
 
     def worked(self, pod: Pod) -> None:

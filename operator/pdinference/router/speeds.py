@@ -12,11 +12,13 @@ from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
-from pdinference.router.line import KEPT, Line
+from pdinference.router.line import ENOUGH, KEPT, Line
 from pdinference.router.ways import MISSED_STEPS, RoleTimes, WayTimes
 
 _LONG_KEPT: Final = 0.998
 """Weight of the steps before, with each one: a steady load shows few numbers of answers, so others are remembered."""
+_MANY_STEPS: Final = 32
+"""Of an answer that is no stream: a first token that came later than predicted is no step that took long."""
 _BYTES_PER_TOKEN: Final = 4.0
 _GUESSED_TOKENS: Final = 500.0
 """As many tokens of prompts as the guess above counts as."""
@@ -42,7 +44,6 @@ class Speeds:
         steps: Of each role: seconds of a step, by the answers under way.
         hand_overs: Seconds from the end of a prompt on P to the first token of D, by its tokens.
         answer: Tokens of an answer.
-        wholes: Seconds from the end of a prompt on P to the end of an answer that was no stream, by its tokens.
     """
 
     step_tokens: Mapping[Role, float] = field(default_factory=dict)
@@ -50,9 +51,9 @@ class Speeds:
     steps: Mapping[Role, Line] = field(default_factory=_steps)
     hand_overs: Line = field(default_factory=Line)
     answer: Line = field(default_factory=Line)
-    wholes: Line = field(default_factory=lambda: Line(from_origin=True))
     _bytes: float = _BYTES_PER_TOKEN * _GUESSED_TOKENS
     _tokens: float = _GUESSED_TOKENS
+    _whole: int = 0
 
     @property
     def bytes_per_token(self) -> float:
@@ -61,9 +62,12 @@ class Speeds:
 
     @property
     def are_known(self) -> bool:
-        """Whether enough requests have gone through P and D."""
-        lines = self.prompts[Role.PARAMETER], self.steps[Role.DECODE], self.hand_overs
-        return all(line.is_known for line in lines)
+        """Whether enough requests have gone through P and D.
+
+        Hand-overs stay unknown without streams, and count as nothing: D's next steps are all that the split waits for.
+        """
+        lines = self.prompts[Role.PARAMETER], self.steps[Role.DECODE]
+        return all(line.is_known for line in lines) and (self.hand_overs.is_known or self._whole >= ENOUGH)
 
     @property
     def times(self) -> WayTimes:
@@ -125,7 +129,8 @@ class Speeds:
     def handed_over_whole(self, tokens: float, answers: float, answer: int, seconds: float) -> None:
         """D has given a whole answer, which was no stream, to a prompt that P computed.
 
-        Answers of different lengths show how long the first token took. If all have one length, all is taken for steps.
+        An answer of one token is its first one. Of a long one nearly all are steps. The first token of others does not
+        show: it is small beside what steps differ by.
 
         Args:
             tokens: Prompt tokens that D had not.
@@ -133,11 +138,23 @@ class Speeds:
             answer: Tokens of the answer.
             seconds: From the end of the prompt on P to the end of the answer.
         """
-        self.wholes.observe(answer, seconds)
-        if self.wholes.is_known:
-            first = min(seconds, self.wholes.fitted()[0])
-            self.stepped(Role.DECODE, answers, (seconds - first) / answer)
-            self.handed_over(tokens, answers, first)
+        self._whole += 1
+        if answer == 1:
+            self.handed_over(tokens, answers, seconds)
+        else:
+            self.stepped_whole(Role.DECODE, answers, answer - 1 + MISSED_STEPS, seconds - self.hand_overs.at(tokens))
+
+    def stepped_whole(self, role: Role, answers: float, steps: float, seconds: float) -> None:
+        """Steps of an answer that was no stream, if they are enough to show how long one takes.
+
+        Args:
+            role: The role of the pod.
+            answers: Answers that were under way, with this one.
+            steps: How many.
+            seconds: Of all of them, as far as known.
+        """
+        if steps >= _MANY_STEPS and seconds >= 0:
+            self.stepped(role, answers, seconds / steps)
 
     def ended(self, size: int, prompt: int, answer: int) -> None:
         """An answer is complete.

@@ -3,6 +3,8 @@
 Tests: tests/cli/test_status.py
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -10,9 +12,9 @@ from typing import Final
 from pdinference.api import names
 from pdinference.cli.chosen import chosen
 from pdinference.cli.listing import ObjectListing, listing
-from pdinference.cli.pod_metrics import UnansweredError, router_pages
-from pdinference.cli.status.overview import Json, Overview, overview
-from pdinference.cli.status.ways import way_use
+from pdinference.cli.pod_metrics import MOST_ROUTERS, UnansweredError, metrics_page
+from pdinference.cli.status.overview import Json, Overview, PodLine, overview
+from pdinference.cli.status.ways import WayUse, way_use
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import POD, RESOURCE, SCALER
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
@@ -33,11 +35,11 @@ async def read_one(api: ApiServer, namespace: str, name: str) -> Overview:
     scalers = await listing(api, SCALER.path(namespace), **selector)
     notes = _notes(pods, scalers)
     view = overview(resource, pods.items, scalers.items, notes, now=None if pods.unreadable else datetime.now(UTC))
-    routers = [pod.name for pod in view.role(names.Role.ROUTER).pods if pod.ready]
+    routers = [pod for pod in view.role(names.Role.ROUTER).pods if pod.ready]
     if not routers or not _chooses_ways(resource):
         return view
     try:
-        return replace(view, ways=way_use(await router_pages(api, namespace, routers)))
+        return replace(view, ways=await _ways(api, namespace, routers))
     except (UnansweredError, UnreadableError) as error:
         return replace(view, notes=(*view.notes, f"The ways of requests are not known: {error}"))
 
@@ -45,6 +47,11 @@ async def read_one(api: ApiServer, namespace: str, name: str) -> Overview:
 def _chooses_ways(resource: Json) -> bool:
     router = (resource.get("spec") or {}).get("router") or {}
     return router.get("disaggregation") == "Adaptive"
+
+
+async def _ways(api: ApiServer, namespace: str, routers: Sequence[PodLine]) -> WayUse:
+    pages = (metrics_page(api, namespace, pod.name, names.ROUTER_STATE_PORT) for pod in routers[:MOST_ROUTERS])
+    return way_use(await asyncio.gather(*pages))
 
 
 async def read_all(api: ApiServer, namespace: str) -> list[Overview]:

@@ -4,16 +4,14 @@ Tests: tests/cli/test_status_startup.py
 """
 
 import itertools
-import math
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pdinference.api.engines import PodEngine
-from pdinference.api.names import ENGINE_ROLES, METRIC_ADMISSION_SECONDS, MODEL_CONTAINER, Role
+from pdinference.api.names import ENGINE_ROLES, METRIC_ADMISSION_TIME, MODEL_CONTAINER, Role
 from pdinference.engine.start_log import COMPILE_CACHE_LINE, PHASES, phase_seconds
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_LINE
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
@@ -27,8 +25,11 @@ _AFTER_VLLM: Final = "readiness"
 _CANARY: Final = "canary"
 ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM, _CANARY)
 """All phases, in their order."""
-_ADMISSION: Final = METRIC_ADMISSION_SECONDS.encode()
+_ADMISSION: Final = METRIC_ADMISSION_TIME.encode()
+_DECODE: Final = str(Role.DECODE).encode()
 _MOST_ADMISSIONS: Final = 1000
+_LATEST: Final = 2.0**33
+"""Unix time in the year 2242. What is later is no time."""
 _LONGEST_READINESS_SECONDS: Final = 600.0
 _LONG_SECONDS: Final = 60.0
 _COMPILED_SECONDS: Final = 15.0
@@ -72,30 +73,29 @@ class Start:
         }
 
 
-def admissions(pages: Iterable[bytes]) -> dict[str, float]:
-    """Seconds from the readiness of each D pod until requests went to it, from the metrics of routers: the longest one.
+def admissions(page: bytes) -> dict[str, datetime]:
+    """When requests first went to each D pod, from the metrics of a router.
 
     Raises:
-        UnreadableError: A page is malformed.
+        UnreadableError: The page is malformed.
     """
-    found = defaultdict[str, float](float)
-    for page in pages:
-        lines = (line for line in page.split(b"\n") if len(line) <= LONGEST_LINE and name_of(line) == _ADMISSION)
-        for one in map(sample, itertools.islice(lines, _MOST_ADMISSIONS)):
-            if 0 <= one.value < math.inf:
-                name = one.labels.get(str(Role.DECODE).encode(), b"").decode(errors="replace")
-                found[name] = max(found[name], one.value)
-    return found
+    lines = (line for line in page.split(b"\n") if len(line) <= LONGEST_LINE and name_of(line) == _ADMISSION)
+    samples = map(sample, itertools.islice(lines, _MOST_ADMISSIONS))
+    return {
+        one.labels.get(_DECODE, b"").decode(errors="replace"): datetime.fromtimestamp(one.value, UTC)
+        for one in samples
+        if 0 <= one.value < _LATEST
+    }
 
 
-def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Mapping[str, float]) -> Start | None:
+def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Collection[Mapping[str, datetime]]) -> Start | None:
     """The last start of an engine; None before its pod is scheduled.
 
     Args:
         pod: Its pod.
         engine: The engine.
         log: The beginning of its container's log.
-        admitted: Of pods, engines and ranks of D: seconds from their readiness until requests went to them.
+        admitted: Of each router: when requests first went to pods, engines and ranks of D.
     """
     created, status = _time(pod["metadata"].get("creationTimestamp")), pod.get("status") or {}
     if created is None:
@@ -116,10 +116,8 @@ def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Mapping[str, floa
         if not in_vllm or after < _LONGEST_READINESS_SECONDS:  # else it became ready once more since then
             total = max(0.0, (ready - began).total_seconds())
             seconds[_AFTER_VLLM] = after
-            name = "/".join(filter(None, (pod["metadata"]["name"], engine.port_name if engine.shares_pod else "")))
-            own = [waited for one, waited in admitted.items() if one == name or one.startswith(f"{name}/")]
-            if own:
-                seconds[_CANARY] = max(own)
+            if proven := [at for at in _admitted(pod, engine, admitted) if began <= at <= datetime.now(UTC)]:
+                seconds[_CANARY] = max(0.0, (max(proven) - ready).total_seconds())
                 total += seconds[_CANARY]
     return Start(
         pod=pod["metadata"]["name"],
@@ -131,6 +129,13 @@ def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Mapping[str, floa
         again=again,
         from_cache=any(COMPILE_CACHE_LINE in text for _, text in lines),
     )
+
+
+def _admitted(pod: Json, engine: PodEngine, admitted: Iterable[Mapping[str, datetime]]) -> Iterator[datetime]:
+    """When requests first went to an engine, or to each of its ranks, by all routers."""
+    name = f"{pod['metadata']['name']}/{engine.port_name}" if engine.shares_pod else pod["metadata"]["name"]
+    for by_name in admitted:
+        yield from (at for one, at in by_name.items() if one == name or one.startswith(f"{name}/"))
 
 
 def _before_vllm(created: datetime, launched: datetime | None, status: Json) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,7 @@ Tests: tests/cli/test_status_startup.py
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pdinference.api import names
@@ -13,7 +14,7 @@ from pdinference.api.engines import PodEngine, engines_of
 from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.chosen import chosen
 from pdinference.cli.listing import listing
-from pdinference.cli.pod_metrics import UnansweredError, router_pages
+from pdinference.cli.pod_metrics import MOST_ROUTERS, UnansweredError, metrics_page
 from pdinference.cli.status.startup import Start, admissions, start_of
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
@@ -59,11 +60,12 @@ async def read_starts(api: ApiServer, namespace: str, name: str) -> Starts:
     pods = await listing(api, POD.path(namespace), labelSelector=f"{names.LABEL_NAME}={name}")
     room = asyncio.Semaphore(_AT_ONCE)
 
-    admitted, unknown = await _admissions(api, namespace, pods.items)
+    of_routers = asyncio.create_task(_admissions(api, namespace, pods.items if _has_canaries(resource) else ()))
 
     async def read(pod: Json, container: str, engines: list[PodEngine]) -> tuple[list[Start], str]:
         async with room:
             log, problem = await _beginning(api, namespace, pod["metadata"]["name"], container)
+        admitted = [by_name for by_name, _ in await of_routers]
         found = [start for engine in engines if (start := start_of(pod, engine, log, admitted)) is not None]
         lost = [start for start in found if start.total is not None and not start.seconds.keys() & PHASES.keys()]
         return found, problem or (_lost(pod) if lost else "")
@@ -71,18 +73,29 @@ async def read_starts(api: ApiServer, namespace: str, name: str) -> Starts:
     own = sorted(filter(_serves, pods.items), key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     asked = [(pod, *each) for pod in own[-_MOST_PODS:] for each in _containers(pod)]
     results = await asyncio.gather(*(read(*each) for each in asked))
-    notes = [pods.unreadable, unknown, *(problem for _, problem in results)]
+    notes = [pods.unreadable, *(problem for _, problem in await of_routers), *(problem for _, problem in results)]
     return Starts(resource, tuple(start for found, _ in results for start in found), tuple(filter(None, notes)))
 
 
-async def _admissions(api: ApiServer, namespace: str, pods: Iterable[Json]) -> tuple[Mapping[str, float], str]:
-    """Seconds from the readiness of D pods until requests went to them, and why that is not known."""
+def _has_canaries(resource: Json) -> bool:
+    """Whether D pods wait for canaries: `transfer.verification: Required`, the default."""
+    spec = resource.get("spec") or {}
+    required: bool = (spec.get("transfer") or {}).get("verification", "Required") == "Required"
+    return required and spec.get("mode") != "Aggregated"
+
+
+async def _admissions(api: ApiServer, namespace: str, pods: Iterable[Json]) -> list[tuple[Mapping[str, datetime], str]]:
+    """Of each router: when requests first went to D pods, and why that is not known."""
+
+    async def of_router(name: str) -> tuple[Mapping[str, datetime], str]:
+        try:
+            return admissions(await metrics_page(api, namespace, name, names.ROUTER_STATE_PORT)), ""
+        except (UnansweredError, UnreadableError) as error:
+            return {}, f"{name}: when canaries passed is not known: {error}"
+
     summaries = [record.summary for record in map(pod_record, pods) if record is not None]
     routers = [one.name for one in summaries if one.role is names.Role.ROUTER and one.ready and not one.terminating]
-    try:
-        return admissions(await router_pages(api, namespace, routers)), ""
-    except (UnansweredError, UnreadableError) as error:
-        return {}, f"The time of canaries is not known: {error}"
+    return await asyncio.gather(*map(of_router, routers[:MOST_ROUTERS]))
 
 
 def _serves(pod: Json) -> bool:

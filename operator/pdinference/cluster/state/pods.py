@@ -103,13 +103,16 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, Any]:
 
 def _engine_facts(metadata: Json, status: Json) -> dict[str, Any]:
     """Identity and start of a pod of P or D."""
-    containers = status.get("containerStatuses") or ()
-    running = ((container.get("state") or {}).get("running") or {} for container in containers)
+    started = [
+        (((container.get("state") or {}).get("running") or {}).get("startedAt") or "", container.get("name", ""))
+        for container in status.get("containerStatuses") or ()
+    ]
     return {
         "uid": metadata["uid"],
         "created": metadata.get("creationTimestamp", ""),
         "scheduled": _true_since(status, "PodScheduled"),
-        "started": max((one.get("startedAt") or "" for one in running), default=""),
+        "engine_started": max((at for at, name in started if runs_engines(name)), default=""),
+        "started": max((at for at, _ in started), default=""),
         "ready_since": _true_since(status, "Ready"),
     }
 

@@ -38,7 +38,7 @@ def start_status(
     for pod in sorted(own, key=lambda pod: pod.created):
         created, ready = datetime.fromisoformat(pod.created), datetime.fromisoformat(pod.ready_since)
         if now - ready < _LATELY and (known is None or created > known.pod_creation_time):
-            seconds, phases = _seconds(created, ready), _phases(pod)
+            seconds, phases = _seconds(created, ready), _phases(pod, created, ready)
             known = StartStatus(
                 pod_creation_time=created,
                 last_seconds=seconds,
@@ -49,13 +49,12 @@ def start_status(
     return known
 
 
-def _phases(pod: PodSummary) -> StartPhases | None:
-    """The phases of a ready pod; None if the times of some are not known."""
-    if not pod.scheduled or not pod.started:
+def _phases(pod: PodSummary, created: datetime, ready: datetime) -> StartPhases | None:
+    """The phases of a ready pod, which make up its start; None if the times of some are not known."""
+    if not pod.scheduled or not pod.engine_started:
         return None
-    created, scheduled, started, ready = map(
-        datetime.fromisoformat, (pod.created, pod.scheduled, pod.started, pod.ready_since)
-    )
+    scheduled = min(max(created, datetime.fromisoformat(pod.scheduled)), ready)
+    started = min(max(scheduled, datetime.fromisoformat(pod.engine_started)), ready)
     return StartPhases(
         scheduling=_seconds(created, scheduled),
         preparation=_seconds(scheduled, started),
