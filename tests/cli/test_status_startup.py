@@ -153,7 +153,7 @@ def admitted(**seconds: float) -> dict[str, datetime]:
         f'{METRIC_ADMISSION_TIME}{{decode="{name.replace("_", "/")}"}} {BEGIN.timestamp() + later}\n'
         for name, later in seconds.items()
     ]
-    return admissions("".join(lines).encode())
+    return admissions("".join(lines).encode(), BEGIN + timedelta(hours=1))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_canary_ends_when_all_routers_send_requests_to_all_ranks(
 
 def test_a_time_that_is_none_is_left_out() -> None:
     page = "".join(f'{METRIC_ADMISSION_TIME}{{decode="d-{each}"}} {each}\n' for each in ("NaN", "-1", "+Inf", "9e14"))
-    assert admissions(page.encode()) == {}
+    assert admissions(page.encode(), BEGIN) == {}
 
 
 async def test_odd_data_hides_nothing_else(cluster: ServedCluster) -> None:

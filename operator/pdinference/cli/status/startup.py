@@ -28,8 +28,6 @@ ORDER: Final = (*_BEFORE_VLLM, *PHASES, _AFTER_VLLM, _CANARY)
 _ADMISSION: Final = METRIC_ADMISSION_TIME.encode()
 _DECODE: Final = str(Role.DECODE).encode()
 _MOST_ADMISSIONS: Final = 1000
-_LATEST: Final = 2.0**33
-"""Unix time in the year 2242. What is later is no time."""
 _LONGEST_READINESS_SECONDS: Final = 600.0
 _LONG_SECONDS: Final = 60.0
 _COMPILED_SECONDS: Final = 15.0
@@ -73,8 +71,12 @@ class Start:
         }
 
 
-def admissions(page: bytes) -> dict[str, datetime]:
+def admissions(page: bytes, now: datetime) -> dict[str, datetime]:
     """When requests first went to each D pod, from the metrics of a router.
+
+    Args:
+        page: The metrics.
+        now: The present time. What is later has not happened.
 
     Raises:
         UnreadableError: The page is malformed.
@@ -84,7 +86,7 @@ def admissions(page: bytes) -> dict[str, datetime]:
     return {
         one.labels.get(_DECODE, b"").decode(errors="replace"): datetime.fromtimestamp(one.value, UTC)
         for one in samples
-        if 0 <= one.value < _LATEST
+        if 0 <= one.value <= now.timestamp()
     }
 
 
@@ -114,11 +116,11 @@ def start_of(pod: Json, engine: PodEngine, log: Log, admitted: Collection[Mappin
         in_vllm = sum(each for phase, each in seconds.items() if phase in PHASES)
         after = max(0.0, (ready - launched).total_seconds() - in_vllm)
         if not in_vllm or after < _LONGEST_READINESS_SECONDS:  # else it became ready once more since then
-            total = max(0.0, (ready - began).total_seconds())
             seconds[_AFTER_VLLM] = after
-            if proven := [at for at in _admitted(pod, engine, admitted) if began <= at <= datetime.now(UTC)]:
-                seconds[_CANARY] = max(0.0, (max(proven) - ready).total_seconds())
-                total += seconds[_CANARY]
+            proven = [at for at in _admitted(pod, engine, admitted) if began <= at]
+            end = max([ready, *proven])
+            seconds |= {_CANARY: (end - ready).total_seconds()} if proven else {}
+            total = max(0.0, (end - began).total_seconds())
     return Start(
         pod=pod["metadata"]["name"],
         engine=engine.port_name if engine.shares_pod else "",

@@ -6,7 +6,7 @@ Tests: tests/cli/test_status_startup.py
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pdinference.api import names
@@ -59,7 +59,6 @@ async def read_starts(api: ApiServer, namespace: str, name: str) -> Starts:
     resource = await chosen(api, namespace, name)
     pods = await listing(api, POD.path(namespace), labelSelector=f"{names.LABEL_NAME}={name}")
     room = asyncio.Semaphore(_AT_ONCE)
-
     of_routers = asyncio.create_task(_admissions(api, namespace, pods.items if _has_canaries(resource) else ()))
 
     async def read(pod: Json, container: str, engines: list[PodEngine]) -> tuple[list[Start], str]:
@@ -89,7 +88,8 @@ async def _admissions(api: ApiServer, namespace: str, pods: Iterable[Json]) -> l
 
     async def of_router(name: str) -> tuple[Mapping[str, datetime], str]:
         try:
-            return admissions(await metrics_page(api, namespace, name, names.ROUTER_STATE_PORT)), ""
+            page = await metrics_page(api, namespace, name, names.ROUTER_STATE_PORT)
+            return admissions(page, datetime.now(UTC)), ""
         except (UnansweredError, UnreadableError) as error:
             return {}, f"{name}: when canaries passed is not known: {error}"
 
