@@ -82,7 +82,7 @@ class ScaleTarget:
         async def so() -> bool:
             return await self.recommended() == count
 
-        await until(so, f"{count} pods are recommended", within=60)
+        await until(so, f"{count} pods are recommended")
 
     async def stays(self, count: int, looks: int = 2) -> None:
         await hpa_looks(self.world, looks)
@@ -111,7 +111,7 @@ class ScaleTarget:
             found = condition(await self.world.get(AUTOSCALER, name or self.name) or {}, type_)
             return found.get("reason") == reason and words in found["message"]
 
-        await until(said, f"{name or self.name} says {type_} {reason}", within=60)
+        await until(said, f"{name or self.name} says {type_} {reason}")
 
     async def sees(self) -> None:
         """Wait until the HPA reads the metric."""

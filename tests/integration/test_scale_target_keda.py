@@ -67,7 +67,7 @@ class KedaTarget(ScaleTarget):
             found = await self.world.get(SCALED_OBJECT, NAME) or {}
             return bool(condition(found, "Ready").get("status") == status)
 
-        await until(so, f"KEDA says Ready {status}", within=60)
+        await until(so, f"KEDA says Ready {status}")
 
 
 @pytest.fixture
