@@ -8,6 +8,8 @@ from benchmarks.advise.measured import LOADS, Load
 from benchmarks.advise.predicted import Times, predicted
 from benchmarks.advise.verdicts import Pair, pairs
 
+_ADAPTIVE = "Adaptive"
+
 
 def main() -> None:
     """Three tables in Markdown: times, errors, verdicts."""
@@ -19,9 +21,11 @@ def main() -> None:
 def _print_times(predictions: dict[Load, Times]) -> None:
     print(f"| load | req/s | | {' | '.join(METRICS)} |")
     print("| --- | ---: | --- " + "| --- " * len(METRICS) + "|")
-    errors = {kind: {name: list[float]() for name in METRICS} for kind in ("predicted", "fitted", "saturated")}
+    errors = {
+        kind: {name: list[float]() for name in METRICS} for kind in ("predicted", "fitted", "saturated", _ADAPTIVE)
+    }
     for load, times in predictions.items():
-        kind = "saturated" if load.saturated else "fitted" if load.fitted else "predicted"
+        kind = _kind(load)
         cells = []
         for name, found, real in zip(METRICS, times.flat, load.flat, strict=True):
             if real is None:
@@ -30,8 +34,16 @@ def _print_times(predictions: dict[Load, Times]) -> None:
             error = found / real - 1
             errors[kind][name].append(abs(error))
             cells.append(f"{found:,.4g} / {real:,.4g} ({error:+.0%})")
-        print(f"| {_shape(load)} | {load.rate:g} | {load.way}, {kind} | {' | '.join(cells)} |")
+        way = load.way if kind == load.way else f"{load.way}, {kind}"
+        print(f"| {_shape(load)} | {load.rate:g} | {way} | {' | '.join(cells)} |")
     print("", *error_lines({kind: of.values() for kind, of in errors.items()}), sep="\n")
+
+
+def _kind(load: Load) -> str:
+    """Which errors a load counts to."""
+    if load.way == _ADAPTIVE:
+        return _ADAPTIVE
+    return "saturated" if load.saturated else "fitted" if load.fitted else "predicted"
 
 
 def _print_verdicts(every: Iterable[Pair]) -> None:
@@ -53,7 +65,8 @@ def _shape(load: Load) -> str:
         "FP8 weights": load.weights8,
         "TP 2": load.tensor > 1,
         "H100": "H100" in load.product,
-        f"{load.step_tokens:,} tokens a step{' on P' if load.way != 'co-located' else ''}": load.step_tokens != 8192,
+        f"{load.step_tokens:,} tokens a step{' on P' if load.way in {'NVLink', 'TCP'} else ''}": load.step_tokens
+        != 8192,
         "one GPU": load.gpus == 1,
         f"vLLM {load.vllm}": load.vllm != "0.26.0",
         "prompts not compiled": not load.compiled,

@@ -18,7 +18,8 @@ class Load:
     """One row of a table.
 
     Attributes:
-        way: `co-located` (engines that do both), `NVLink` or `TCP` (one P, one D).
+        way: `co-located` (engines that do both), `NVLink` or `TCP` (one P, one D), `Adaptive` (the same over NVLink,
+            with `router.disaggregation: Adaptive`).
         prompt: Prompt tokens.
         answer: Tokens of the answer.
         rate: Requests a second.
@@ -38,7 +39,7 @@ class Load:
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
         others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
-        step_tokens: Tokens a step of P, or of engines that do both.
+        step_tokens: Tokens a step of P, or of engines that do both; with `Adaptive` also of D.
         gpus: How many there were; a co-located engine has `tensor` of them.
         vllm: Its release.
         compiled: Whether steps with prompts were compiled, and recorded as CUDA graphs where they are short. The
@@ -247,5 +248,35 @@ _TENTH: Final = (
 TENTH: Final = tuple(replace(load, seed=1, kv_tokens=49_152, gpus=1) for load in _TENTH)
 """2026-11-29, one H200, our router, compiled. `benchmarks/on_gpu/measured/steps-h200.jsonl` has the whole results."""
 
-SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH)
+_ELEVENTH: Final = (
+    Load("NVLink", 200, 120, 4, 4, 16, (203, 366), (6.61, 7.29), 10.6, 3119, others=_LONG_REPORTS),
+    Load("co-located", 200, 120, 4, 4, 16, (156, 284), (6.32, 9.44), 17.4, 2856, others=_LONG_REPORTS),
+    Load("NVLink", 300, 700, 12, 5, 12, (60, 93), (6.34, 6.49), 8.3, 4503),
+    Load("co-located", 300, 700, 12, 5, 12, (26, 50), (5.68, 5.79), 12.9, 3996),
+    Load("NVLink", 12000, 80, 2, 4, 16, (515, 1124), (5.18, 5.31), 11.6, 924),
+    Load("co-located", 12000, 80, 2, 4, 16, (338, 650), (5.33, 13.47), 22.6, 817),
+    Load("NVLink", 2500, 400, 6, 5, 15, (114, 259), (6.22, 6.98), 9.3, 2652),
+    Load("co-located", 2500, 400, 6, 5, 15, (71, 162), (6.42, 7.37), 40.8, 2643),
+    Load("NVLink", 700, 40, 30, 4, 12, (89, 170), (5.00, 5.40), 7.4, 284),
+    Load("co-located", 700, 40, 30, 4, 12, (38, 77), (5.97, 9.39), 27.7, 273),
+    Load("NVLink", 16000, 300, 1.5, 5, 16, (930, 2021), (6.41, 7.01), 17.3, 2872),
+    Load("co-located", 16000, 300, 1.5, 5, 16, (481, 1174), (8.55, 15.21), 175.3, 3035),
+)
+_ADAPTIVE: Final = (
+    Load("Adaptive", 200, 120, 4, 4, 16, (194, 338), (6.04, 7.44), 17.5, 2906, others=_LONG_REPORTS),
+    Load("Adaptive", 300, 700, 12, 5, 12, (27, 44), (5.70, 5.76), 12.8, 4013),
+    Load("Adaptive", 12000, 80, 2, 4, 16, (390, 681), (5.20, 12.68), 21.4, 840),
+    Load("Adaptive", 2500, 400, 6, 5, 15, (84, 125), (6.17, 6.84), 17.0, 2546),
+    Load("Adaptive", 700, 40, 30, 4, 12, (34, 54), (5.67, 7.20), 13.4, 256),
+    Load("Adaptive", 16000, 300, 1.5, 5, 16, (629, 1071), (7.75, 12.14), 24.6, 2944),
+)
+ELEVENTH: Final = tuple(
+    replace(load, seed=1, kv_tokens=106_496)
+    for load in (*_ELEVENTH, *(replace(load, step_tokens=512) for load in _ADAPTIVE))
+)
+"""2026-11-29, two H200s, our router, compiled (benchmarks/results/adaptive.md).
+
+`benchmarks/on_gpu/measured/adaptive-h200.jsonl` has the whole results, and those of conversations."""
+
+SERIES: Final = (FIRST, SECOND, LONG, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH)
 LOADS: Final = tuple(load for series in SERIES for load in series)

@@ -91,10 +91,11 @@ def arrangement_of(load: Load) -> Arrangement:
     """What served a load."""
     if load.way == "co-located":
         return Arrangement(_kind(load, load.step_tokens), load.gpus // load.tensor)
-    way = NVLINK if load.way == "NVLink" else TCP
+    way = TCP if load.way == "TCP" else NVLINK
     token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
-    parameter = _kind(load, load.step_tokens)
-    return Arrangement(_kind(load, 2048), 1, Split(parameter, 1, way, token_bytes))
+    parameter, adaptive = _kind(load, load.step_tokens), load.way == "Adaptive"
+    decode = parameter if adaptive else _kind(load, 2048)
+    return Arrangement(decode, 1, Split(parameter, 1, way, token_bytes, adaptive=adaptive))
 
 
 def _kind(load: Load, step_tokens: int) -> EngineKind:

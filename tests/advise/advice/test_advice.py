@@ -118,7 +118,7 @@ def test_a_file_in_which_each_request_goes_its_own_way_is_simulated_so() -> None
     assert (adaptive["adaptive"], always["adaptive"]) == (True, False)
     assert adaptive["whole"]["p50"] < 0.97 * always["whole"]["p50"]
     assert [each["tokensPerStep"] for each in (adaptive["parameter"], adaptive["decode"])] == [512, 512]
-    assert (adaptive["tpot"]["source"], always["tpot"]["source"]) == ("extrapolated", "interpolated")
+    assert (adaptive["tpot"]["source"], always["tpot"]["source"]) == ("interpolated", "interpolated")
 
 
 def test_objectives_and_router_pods_of_the_file_count_where_each_request_goes_its_own_way() -> None:

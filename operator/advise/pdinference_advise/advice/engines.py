@@ -186,8 +186,7 @@ class Engines:
         _require_room(plan, product, layout.decode.tensor)
         steps, source = self._speed_of(plan, product)
         servers = api_server_processes(spec, role)
-        adaptive = layout.split and spec.router.is_adaptive  # not measured on GPUs yet
-        if adaptive or not _is_validated(plan, servers, split=layout.split):
+        if not _is_validated(plan, servers, split=layout.split):
             source = max(source, TimeSource.EXTRAPOLATED, key=CERTAINTY.index)
         limits = EngineLimits.of(plan.settings, int(plan.tokens.value or 0), self._service(product), servers)
         return SizedEngines(EngineKind(steps, limits, spec.caches_prefixes(role)), plan, source)

@@ -149,8 +149,9 @@ def _hints(advice: Advice) -> Iterator[str]:
         )
     if any(layout.adaptive for layout in layouts):
         yield (
-            "Rows with Adaptive (router.disaggregation) are hints, and never the verdict: they were simulated, and not "
-            "measured on GPUs. P answers some requests with its own options."
+            "Rows with Adaptive (router.disaggregation) are hints, and never the verdict: gaps between tokens are "
+            "longer than with P and D for all, which no objective is about, and P answers some requests with its own "
+            "options."
         )
     if any(layout.step_tokens for layout in layouts):
         yield (
