@@ -1,6 +1,6 @@
 """Client of a folder in a bucket of S3 or of a server with its API. HTTPS_PROXY has a proxy.
 
-Tests: tests/integration/test_bucket.py
+Tests: tests/integration/test_bucket.py, tests/models/hubs/test_bucket_keys.py
 """
 
 import hashlib
@@ -11,7 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import S3Store
 
 from pdinference.api.bounded_json import BoundedJsonError
@@ -137,6 +143,12 @@ class BucketHub:
                 return ModelError("AccessDenied", f"The server denied access to {self}: {self._missing()}.")
             case PreconditionError():
                 return ModelError("Damaged", f"A file of {self} was changed during the download. It is tried again.")
+            case InvalidPathError():
+                why = plain(_cause(error), 300)
+                return ModelError(
+                    "NotAModel",
+                    f"{self} has an object that can be no file. Rename or delete it. The client says: {why}.",
+                )
         return ModelError(
             "HubUnreachable",
             f"Cannot read {self} ({_cause(error)}). Check spec.model.source.bucket.endpoint, and that pods can connect "
