@@ -25,7 +25,6 @@ class Labelled:
         environment: Variables besides those of this process.
         group: Whether Ctrl-C goes to all processes of its group, as from a terminal, or to it alone.
         seconds: How long it took.
-        code: Its exit status, None until it has ended.
         last: Its last lines.
     """
 
@@ -34,7 +33,6 @@ class Labelled:
     environment: Mapping[str, str] = field(default_factory=dict)
     group: bool = False
     seconds: float = 0.0
-    code: int | None = None
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
     _process: asyncio.subprocess.Process | None = None
 
@@ -54,10 +52,10 @@ class Labelled:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self.say(line.decode(errors="replace").rstrip("\n"))
-        self.code = await self._process.wait()
+        code = await self._process.wait()
         self.seconds = time.monotonic() - begin
-        self.say(f"ended with {self.code} after {self.seconds:.0f} s")
-        return self.code
+        self.say(f"ended with {code} after {self.seconds:.0f} s")
+        return code
 
     @property
     def running(self) -> bool:

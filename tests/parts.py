@@ -85,7 +85,7 @@ def main(stages: Sequence[str]) -> None:
     """Run targets of the Makefile."""
     staged = [_stage(stage) for stage in stages]
     found = asyncio.run(run(staged))
-    if failed := [part for stage in staged for part in stage if part.code]:
+    if failed := [part for stage in staged for part in stage if found[part.label][0]]:
         click.echo(endings(failed))
     click.echo(summary(found))
     sys.exit(0 if all(code == 0 for code, _ in found.values()) else 1)

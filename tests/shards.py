@@ -102,9 +102,10 @@ async def _main(arguments: list[str]) -> int:
                 reports.append(Path(folder) / f"{number}.xml")
                 shards.append(shard(number, part, options, reports[-1]))
         interrupt_on_signals(shards)
-        code = status(await asyncio.gather(*(each.run() for each in shards)))
-        if failed := [each for each in shards if each.code not in _NO_FAILURE]:
+        codes = await asyncio.gather(*(each.run() for each in shards))
+        if failed := [each for each, code in zip(shards, codes, strict=True) if code not in _NO_FAILURE]:
             click.echo(endings(failed))
+        code = status(codes)
         if _RECORD in arguments and code == 0:
             _record(reports)
     return code

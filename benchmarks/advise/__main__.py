@@ -65,8 +65,7 @@ def _shape(load: Load) -> str:
         "FP8 weights": load.weights8,
         "TP 2": load.tensor > 1,
         "H100": "H100" in load.product,
-        f"{load.step_tokens:,} tokens a step{' on P' if load.way in {'NVLink', 'TCP'} else ''}": load.step_tokens
-        != 8192,
+        f"{load.step_tokens:,} tokens a step{' on P' if load.splits_all else ''}": load.step_tokens != 8192,
         "one GPU": load.gpus == 1,
         f"vLLM {load.vllm}": load.vllm != "0.26.0",
         "prompts not compiled": not load.compiled,

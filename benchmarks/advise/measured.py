@@ -71,6 +71,11 @@ class Load:
     compiled: bool = True
 
     @property
+    def splits_all(self) -> bool:
+        """Whether each request went through P and D."""
+        return self.way in {"NVLink", "TCP"}
+
+    @property
     def flat(self) -> tuple[float | None, ...]:
         """TTFT p50 and p99, TPOT p50 and p99, gap p99, whole p50."""
         return (*self.ttft, *self.tpot, self.gap, self.whole)

@@ -10,7 +10,6 @@ from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.errors import ERRORS
 from pdinference_advise.advice.verdict import Answer, quicker
 
-_SPLIT: Final = ("NVLink", "TCP")
 _BAND: Final = ERRORS[TimeSource.INTERPOLATED].whole_p50
 
 
@@ -57,7 +56,7 @@ def pairs(predictions: Mapping[Load, Times]) -> Iterator[Pair]:
     for series in SERIES:
         for split in series:
             for together in series:
-                if together.way == "co-located" and split.way in _SPLIT and _load(together) == _load(split):
+                if together.way == "co-located" and split.splits_all and _load(together) == _load(split):
                     yield Pair(together, split, (predictions[together].whole, predictions[split].whole))
 
 

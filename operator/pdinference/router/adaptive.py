@@ -174,13 +174,13 @@ class Adaptive:
         began = loop.time()
         ahead = self.pods.routers * pod.queue.ahead(began)
         yield
+        self.index.add(choice.chain, pod)
         seconds = max(0.0, loop.time() - began - ahead)
         if ends_with_first:
             choice.beside = self._answers(pod)
             self.speeds.handed_over(self._handed_over(choice, pod), answers + 1, seconds)
         else:
             choice.beside, choice.whole_seconds = answers + 1, seconds
-        self.index.add(choice.chain, pod)
 
     def _handed_over(self, choice: Choice, pod: Pod) -> float:
         """Prompt tokens that a D pod gets from P."""

@@ -19,9 +19,9 @@ from pdinference.cli.chosen import chosen
 from pdinference.cli.requests.forward import Forward
 from pdinference.cli.requests.stages import Stages, stages_of
 from pdinference.cli.requests.stream import Json, RequestError, StreamedAnswer, ask, models
+from pdinference.cli.router_pods import ready_routers
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import POD
-from pdinference.cluster.state.pods import pod_record
 from pdinference.http_connections import Connector
 
 _KEPT_S: Final = 600.0
@@ -108,11 +108,10 @@ async def connected(
 async def _router_pod(api: ApiServer, namespace: str, name: str) -> str:
     selector = names.selector_text(names.role_selector(name, Role.ROUTER))
     items = (await api.get(POD.path(namespace), labelSelector=selector)).get("items") or ()
-    records = [record for item in items if (record := pod_record(item)) is not None]
-    ready = [one.summary for one in records if one.summary.ready and not one.summary.terminating]
+    ready = ready_routers(items)
     if not ready:
         raise click.ClickException(f"{name} has no ready router pod. `kubectl pdi status {name}` says why.")
-    return min(pod.name for pod in ready)
+    return min(ready)
 
 
 async def _served(

@@ -15,11 +15,11 @@ from pdinference.api.pod_owner import is_of_workload
 from pdinference.cli.chosen import chosen
 from pdinference.cli.listing import listing
 from pdinference.cli.pod_metrics import MOST_ROUTERS, UnansweredError, metrics_page
+from pdinference.cli.router_pods import ready_routers
 from pdinference.cli.status.startup import Start, admissions, start_of
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import POD
-from pdinference.cluster.state.pods import pod_record
 from pdinference.engine.start_log import PHASES
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.planning.reported import plain
@@ -93,9 +93,7 @@ async def _admissions(api: ApiServer, namespace: str, pods: Iterable[Json]) -> l
         except (UnansweredError, UnreadableError) as error:
             return {}, f"{name}: when canaries passed is not known: {error}"
 
-    summaries = [record.summary for record in map(pod_record, pods) if record is not None]
-    routers = [one.name for one in summaries if one.role is names.Role.ROUTER and one.ready and not one.terminating]
-    return await asyncio.gather(*map(of_router, routers[:MOST_ROUTERS]))
+    return await asyncio.gather(*map(of_router, ready_routers(pods)[:MOST_ROUTERS]))
 
 
 def _serves(pod: Json) -> bool:
