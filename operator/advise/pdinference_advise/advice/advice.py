@@ -14,9 +14,10 @@ from pdinference.api.v1alpha1.defaults import prefills_in_one_step
 from pdinference.memory import Inputs, tensor_sizes
 from pdinference.memory.split import GPUS_OF_A_HOST
 from pdinference.performance.step import StepModel
-from pdinference_advise.advice import long_prompts, router_load, slow_tokens
+from pdinference_advise.advice import late_starts, long_prompts, router_load, slow_tokens
 from pdinference_advise.advice.engines import DoesNotFitError, Engines
 from pdinference_advise.advice.estimate import Demand, demand_of, estimate
+from pdinference_advise.advice.late_starts import Starts
 from pdinference_advise.advice.layouts import SIZES, Layout, layouts
 from pdinference_advise.advice.objectives import RequestObjectives
 from pdinference_advise.advice.offer import Offer
@@ -56,6 +57,7 @@ class Question:
         load: All requests.
         peak: Those that are simulated: the busiest part of them.
         calibrations: The user's own measurements of products.
+        starts: How long pods take to start.
     """
 
     document: Mapping[str, Any]
@@ -66,6 +68,7 @@ class Question:
     load: Trace
     peak: Trace
     calibrations: tuple[CalibrationFile, ...] = ()
+    starts: Starts = late_starts.UNKNOWN
 
     @cached_property
     def summary(self) -> Summary:
@@ -143,18 +146,38 @@ class Advice:
         return document_of(question.document, layout, self.ranges(), memory=stated)
 
     def ranges(self) -> Ranges:
-        """Replicas from what the mean load needs to what the GPUs allow; fixed where both are the same."""
+        """Replicas from what the load needs before pods can start for it to what the GPUs allow; else fixed."""
         question, layout = self.question, self.shown.candidate.layout
-        low = min(1.0, question.load.rate / question.peak.rate)
+        mean = min(1.0, question.load.rate / question.peak.rate)
+        low = {role: max(mean, share or 0.0) for role, share in self._before_starts.items()}
         pool = {one.product: one.number for one in question.offer.pools}
         high = min(pool[product] / number for product, number in layout.gpus.items())
-        decode = _range(layout.pods or layout.decode.number, low, high)
+        decode = _range(layout.pods or layout.decode.number, low[Role.DECODE], high)
         if layout.parameter is None or layout.host_local:
             return Ranges(None, decode) if decode.least < decode.most else FIXED
-        parameter = _range(layout.parameter.number, low, high)
+        parameter = _range(layout.parameter.number, low[Role.PARAMETER], high)
         if parameter.least == parameter.most and decode.least == decode.most:
             return FIXED
         return Ranges(parameter, decode, question.offer.gpus)
+
+    @cached_property
+    def _before_starts(self) -> dict[Role, float | None]:
+        """By role with pods of its own, the share of the busiest minute that comes before pods start for it."""
+        question, layout = self.question, self.shown.candidate.layout
+        alone = layout.parameter is None or layout.host_local
+        known = question.starts.seconds
+        return {
+            role: late_starts.least_share(question.load, role, known[role]) if role in known else None
+            for role in ((Role.DECODE,) if alone else ENGINE_ROLES)
+        }
+
+    @property
+    def of_range(self) -> tuple[str, ...]:
+        """What a reader should know about the range of replicas, in sentences."""
+        ranges = self.ranges()
+        if ranges == FIXED:
+            return ("No autoscaling block: the load needs as many replicas as the peak, and the GPUs allow no more.",)
+        return tuple(late_starts.note(self.question.starts, self._before_starts))
 
 
 def _range(number: int, low: float, high: float) -> Scaling:

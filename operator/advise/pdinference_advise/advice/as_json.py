@@ -37,7 +37,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
             for pool in question.offer.pools
         ],
         "arrangements": [{**result_json(one, advice), "best": one is best} for one in advice.results],
-        "notes": [*advice.of_load, *advice.notes],
+        "notes": [*advice.of_load, *advice.notes, *advice.of_range],
         "resource": advice.document(),
     }
 

@@ -23,7 +23,14 @@ from pdinference.cli.terminal import terminal
 from pdinference.planning.objectives import StatedObjectives
 from pdinference_advise.advice.advice import Advice, Question, advise, fitting
 from pdinference_advise.advice.as_json import as_json
-from pdinference_advise.advice.objectives import DEFAULT_PERCENTILE, RequestObjectives, objectives_of, parse_objectives
+from pdinference_advise.advice.late_starts import Starts
+from pdinference_advise.advice.objectives import (
+    DEFAULT_PERCENTILE,
+    RequestObjectives,
+    duration,
+    objectives_of,
+    parse_objectives,
+)
 from pdinference_advise.advice.offer import parse_offer
 from pdinference_advise.advice.problem import AdviceError
 from pdinference_advise.advice.ways import parse_transports
@@ -58,6 +65,7 @@ Json = dict[str, Any]
 @click.option(
     "--objective", "of_kinds", metavar="CLASS:ttft=TIME,tpot=TIME", multiple=True, help="Of one class; repeatable."
 )
+@click.option("--start", metavar="TIME", help="How long a pod takes to start, such as 90s.  [default: of the status]")
 @connection_options
 @load_options
 @model_options
@@ -97,7 +105,7 @@ def advise_command(
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """Options for the GPUs, the ways between them, and the objectives."""
+    """Options for the GPUs, the ways between them, the objectives, and the start of a pod."""
 
     gpus: tuple[str, ...]
     prices: tuple[str, ...]
@@ -107,6 +115,7 @@ class _Wishes:
     tpot: str | None
     percentile: float | None
     of_kinds: tuple[str, ...]
+    start: str | None
 
 
 def _question(document: Json, file: str, load: LoadOptions, model: ModelOptions, wishes: _Wishes) -> Question:
@@ -122,7 +131,10 @@ def _question(document: Json, file: str, load: LoadOptions, model: ModelOptions,
     objectives = _objectives(wishes, StatedObjectives.of(resource.spec.objectives), kinds)
     facts = model.inputs(resource, (document.get("status") or {}).get("model"))
     peak = load.peak(requests)
-    return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own))
+    starts = (
+        Starts.stated(duration(wishes.start, "--start")) if wishes.start else Starts.of_status(document.get("status"))
+    )
+    return fitting(Question(document, facts, offer, ways, objectives, requests, peak, own, starts))
 
 
 def _objectives(wishes: _Wishes, stated: StatedObjectives | None, kinds: set[str]) -> RequestObjectives:

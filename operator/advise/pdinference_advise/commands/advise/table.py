@@ -15,7 +15,6 @@ from pdinference.cli.narrow import fitted
 from pdinference.performance.calibration import TimeSource
 from pdinference_advise.advice.advice import Advice
 from pdinference_advise.advice.as_json import million
-from pdinference_advise.advice.resource import FIXED
 from pdinference_advise.advice.search import SearchResult
 from pdinference_advise.advice.trial import Keeps
 from pdinference_advise.advice.verdict import LONG_S, FirstLimit, limit_of
@@ -29,7 +28,7 @@ def print_advice(advice: Advice, resource: str, console: Console) -> None:
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
     console.print(fitted(_table(advice), console))
-    for line in (*_sources(advice), *_hints(advice), *advice.notes):
+    for line in (*_sources(advice), *_hints(advice), *advice.notes, *advice.of_range):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
     which = "The resource" if advice.verdict.best else "The resource of the nearest"
@@ -140,7 +139,7 @@ def _any_of(numbers: Iterable[int]) -> str:
 
 
 def _hints(advice: Advice) -> Iterator[str]:
-    """Why a row is not the verdict, and why the resource has no autoscaling."""
+    """Why a row is not the verdict."""
     layouts = [one.candidate.layout for one in advice.results]
     if any(layout.fp8 for layout in layouts):
         yield (
@@ -158,8 +157,6 @@ def _hints(advice: Advice) -> Iterator[str]:
             "Rows with other tokens a step (maxNumBatchedTokens) are hints, and never the verdict: they trade TTFT for "
             "gaps, which no objective is about."
         )
-    if advice.ranges() == FIXED:
-        yield "No autoscaling block: the mean load needs as many replicas as the peak, and the GPUs allow no more."
 
 
 _SOURCES = {

@@ -1,0 +1,95 @@
+"""Replicas that have to be there before pods can start for a rise of the load."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.api.names import Role
+from pdinference_advise.advice.late_starts import Starts, least_share
+from pdinference_advise.advice.workload.trace import Trace
+from pdinference_advise.simulation.arrivals import Arrival
+from tests.advise.advice.questions import answer, question
+
+
+def trace(rate: Callable[[int], int], minutes: int) -> Trace:
+    """Even requests of 100 tokens, by the minute."""
+    arrivals = tuple(
+        Arrival(at=60 * minute + 60 * number / rate(minute), prompt=80, answer=20)
+        for minute in range(minutes)
+        for number in range(rate(minute))
+    )
+    return Trace(arrivals, 60.0 * minutes, "a test")
+
+
+STEP = trace(lambda minute: 60 if minute < 30 else 240, 60)
+SLOW = trace(lambda minute: 60 + 3 * minute, 60)
+
+
+@pytest.mark.parametrize(
+    ("load", "seconds", "share"),
+    [
+        (STEP, 90.0, 1.0),
+        (SLOW, 60.0, 0.0),
+        (trace(lambda minute: 100, 30), 3000.0, None),
+        (trace(lambda minute: 100, 60), 90.0, 0.0),
+    ],
+    ids=["the load is four times as high at once", "it grows by less than the target leaves free", "short", "even"],
+)
+def test_what_comes_before_pods_are_ready_needs_pods_before(load: Trace, seconds: float, share: float | None) -> None:
+    assert least_share(load, Role.DECODE, seconds) == share
+
+
+def test_a_rise_that_pods_are_in_time_for_counts_once_it_is_too_fast_for_their_start() -> None:
+    of = {seconds: least_share(SLOW, Role.PARAMETER, seconds) or 0.0 for seconds in (60.0, 240.0, 600.0)}
+    assert of[60.0] == 0.0 < of[240.0] < of[600.0]
+
+
+def test_pods_that_a_wave_before_left_running_count() -> None:
+    waves = trace(lambda minute: 200 if minute % 4 == 0 else 100, 60)
+    pauses = trace(lambda minute: 200 if minute % 30 == 29 else 100, 60)
+    shares = [least_share(load, Role.PARAMETER, 60.0) for load in (waves, pauses)]
+    assert shares == [0.0, 1.0]  # P keeps pods for five minutes, and four apart are the waves
+
+
+@given(st.lists(st.integers(1, 50), min_size=12, max_size=40), st.floats(1, 300), st.floats(1, 300))
+def test_longer_starts_never_need_fewer_pods_of_a_load_that_only_rises(
+    rates: list[int], one: float, other: float
+) -> None:
+    rising = sorted(rates)
+    load = trace(lambda minute: rising[minute], len(rising))
+    shares = [least_share(load, Role.DECODE, seconds) for seconds in sorted((one, other))]
+    assert shares[1] is None or (shares[0] is not None and shares[0] <= shares[1])
+
+
+@pytest.mark.parametrize(
+    ("status", "known"),
+    [
+        ({"roles": {"decode": {"start": {"typicalSeconds": 96}}}}, {Role.DECODE: 96.0}),
+        ({"roles": {"decode": {"start": {"typicalSeconds": 10**9}}, "parameter": []}}, {}),
+        ("a text", {}),
+        (None, {}),
+    ],
+)
+def test_starts_of_a_status(status: Any, known: dict[Role, float]) -> None:
+    assert Starts.of_status(status).seconds == known
+
+
+def test_the_smallest_number_of_replicas_bears_what_comes_before_pods_are_ready() -> None:
+    asked = question(("4xH200",), rate=40.0, prompt="1000", answer="100", ttft="500ms", tpot="30ms")
+    times = 6 * 600
+    first = replace(asked.load.at_rate(8.0), source="a test")
+    calm = replace(first, arrivals=tuple(one for n, one in enumerate(first.arrivals) if n % 8 == 0), seconds=times)
+    quiet = tuple(replace(calm.arrivals[n % len(calm.arrivals)], at=float(n)) for n in range(times))
+    burst = tuple(replace(one, at=times + one.at) for one in asked.load.arrivals)
+    load = replace(asked.load, arrivals=quiet + burst, seconds=times + asked.load.seconds)
+    shown = {}
+    for starts in (Starts({}, ""), Starts.stated(90.0)):
+        advice = answer(replace(asked, load=load, starts=starts))
+        shown[starts.source] = advice.document()["spec"]["decode"]["autoscaling"]["minReplicas"], advice.of_range
+    assert shown[""][0] < shown["--start"][0]
+    assert "how long a pod takes to start is not known" in shown[""][1][0]
+    assert "A pod takes 90 s to start (--start), and the load rises faster" in shown["--start"][1][0]
