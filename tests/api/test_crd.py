@@ -66,7 +66,7 @@ def test_they_stay_small() -> None:
     """`kubectl apply` sends JSON; a person reads the file."""
     for name, crd in definitions().items():
         assert len(json.dumps(crd)) < 182_000
-        assert (REPOSITORY / f"crds/{name}.yaml").stat().st_size < 230_000
+        assert (REPOSITORY / f"crds/{name}.yaml").stat().st_size < 234_000
 
 
 @each_root

@@ -189,6 +189,22 @@ def test_the_nodes_of_ranks_are_those_that_the_line_means(options: str, nodes: i
     assert not [one for one in examine(conversion.document, RenderSettings()).problems if "parallelism" in one.field]
 
 
+@pytest.mark.parametrize(
+    ("options", "backend"),
+    [
+        ("--enable-expert-parallel --all2all-backend deepep_v2", {"expertTransport": "deepep_v2"}),
+        ("--enable-expert-parallel --all2all-backend moonep", {"args": {"all2all-backend": "moonep"}}),
+        ("--all2all-backend deepep_v2", {}),
+    ],
+)
+def test_a_way_to_the_experts_is_the_field_where_it_has_an_effect(options: str, backend: dict[str, object]) -> None:
+    conversion = script(f"vllm serve a/b --data-parallel-size 4 {options}")
+    assert spec(conversion).get("engine", {}) == backend
+    said = any("no effect without --enable-expert-parallel" in text for text in remarks(conversion).values())
+    assert said is (not backend)
+    assert not [one for one in examine(conversion.document, RenderSettings()).problems if "ransport" in one.field]
+
+
 @pytest.mark.parametrize("variable", ["$(KEY)", "$KEY"])
 def test_a_key_from_a_secret_becomes_the_keys_of_the_router(variable: str) -> None:
     env = "env: [{name: KEY, valueFrom: {secretKeyRef: {name: keys, key: a}}}]"

@@ -57,6 +57,7 @@ WRONG: list[tuple[Spec, str]] = [
         (compiled_on("m", model), "spec.engine.compileCache.persistentVolumeClaim.claimName")
         for model in ({"source": CLAIM}, {"source": HUB, "cache": CLAIM})
     ),
+    ({"engine": {"expertTransport": "deepep"}}, "spec.engine.expertTransport"),
     ({"autoscaling": {"ratio": {"min": {}}}}, "spec.autoscaling.ratio"),
     (together(ratio={}), "spec.autoscaling.ratio"),
     (together(ratio={"min": {"parameter": 0}}), "spec.autoscaling.ratio.min.parameter"),

@@ -50,6 +50,7 @@ _OPTIONS = {
     "enableChunkedPrefill": st.booleans(),
     "enablePrefixCaching": st.booleans(),
     "enforceEager": st.booleans(),
+    "expertTransport": st.sampled_from(["auto", "allgather_reducescatter", "deepep_low_latency", "nixl_ep"]),
     "cpuOffload": st.sampled_from(["0", "1Gi", "500M", 7]),
     "seed": st.integers(0, 2**32 - 1),
     "logLevel": st.sampled_from(["DEBUG", "INFO"]),

@@ -11,6 +11,7 @@ from pdinference.checks.api_servers import api_server_problems, api_server_warni
 from pdinference.checks.autoscalers import autoscaler_problems
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.compile_cache import compile_cache_problems, compile_cache_warnings
+from pdinference.checks.expert_transport import expert_transport_problems, expert_transport_warnings
 from pdinference.checks.experts import expert_balance_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.known_faults import known_faults
@@ -130,6 +131,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from scaling_problems(resource.spec)
     yield from lora_problems(resource)
     yield from expert_balance_problems(resource.spec, facts.shape)
+    yield from expert_transport_problems(resource.spec, facts.shape)
     yield from facts.problems
     if facts.shape is not None:
         yield from model_problems(resource.spec, facts.shape)
@@ -139,6 +141,7 @@ def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
     yield from api_server_warnings(resource.spec)
     yield from compile_cache_warnings(resource.spec)
+    yield from expert_transport_warnings(resource.spec)
     yield from risks(resource.spec)
     yield from known_faults(resource.spec)
     yield from route_warnings(resource.spec.router)

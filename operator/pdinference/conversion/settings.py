@@ -11,7 +11,8 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.engine import KVCache
+from pdinference.api.v1alpha1.engine import EngineOptions, KVCache
+from pdinference.api.v1alpha1.expert_transport import OPTION
 from pdinference.api.v1alpha1.model import LoRA, Model, WeightLoading
 from pdinference.checks.options import is_official
 from pdinference.conversion.api_keys import api_key
@@ -102,6 +103,16 @@ def _load_format(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterat
         yield "both.args.load-format", value
 
 
+def _expert_transport(value: Any, options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
+    """A backend that the field has. Others stay options."""
+    if not options.values.get("enable-expert-parallel") or options.values.get("data-parallel-size", 1) == 1:
+        raise ValueError("It has no effect without --enable-expert-parallel and --data-parallel-size above 1.")
+    try:
+        yield "both.expertTransport", _choice(EngineOptions, "expert_transport")(value)
+    except ValueError:
+        yield f"both.args.{OPTION}", value
+
+
 FILES = frozenset(
     {"hf-config-path", "log-config-file", "mm-encoder-fp8-scale-path", "reasoning-parser-plugin", "tool-parser-plugin"}
 )
@@ -139,6 +150,7 @@ TABLE: Mapping[str, Convert] = {
     "gpu-memory-utilization": _field("both.gpuMemoryUtilization", float),
     "enable-chunked-prefill": _field("both.enableChunkedPrefill"),
     "enable-prefix-caching": _field("both.enablePrefixCaching"),
+    OPTION: _expert_transport,
     "enforce-eager": _field("both.enforceEager"),
     "cpu-offload-gb": _field("both.cpuOffload", gib),
     "seed": _field("both.seed"),

@@ -5,6 +5,9 @@ Tests: tests/engine/test_vllm.py, tests/engine/test_vllm_parser.py
 
 from typing import Any
 
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.expert_transport import OPTION, expert_transport
 from pdinference.api.v1alpha1.experts import ExpertBalance
 from pdinference.api.v1alpha1.roles.role import Parallelism
 from pdinference.engine.command import EnvironmentVariable, variable
@@ -22,7 +25,14 @@ def parallel_options(parallelism: Parallelism) -> dict[str, Any]:
     return options
 
 
-def expert_options(parallelism: Parallelism, balance: ExpertBalance | None) -> dict[str, Any]:
+def expert_options(spec: Spec, role: Role) -> dict[str, Any]:
+    """vLLM's options for experts on several devices."""
+    backend = expert_transport(spec, role)
+    transport = {} if backend is None else {OPTION: backend}
+    return {**transport, **_balance_options(spec.of(role).parallelism, spec.engine.expert_balance)}
+
+
+def _balance_options(parallelism: Parallelism, balance: ExpertBalance | None) -> dict[str, Any]:
     """vLLM's options that move experts between devices by their load (`EPLBConfig` in vllm/config/parallel.py)."""
     if balance is None or not parallelism.spreads_experts:
         return {}

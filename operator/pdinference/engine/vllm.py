@@ -57,7 +57,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         **model_options(resource.spec.model),
         "served-model-name": served_model_name(resource),
         **parallel_options(own.parallelism),
-        **expert_options(own.parallelism, resource.spec.engine.expert_balance),
+        **expert_options(resource.spec, role),
         "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
         "port": ENGINE_PORT if slot is None else slot.port,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,

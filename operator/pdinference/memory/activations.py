@@ -6,6 +6,7 @@ its profiling run is counted; constants are named with the starts that set them 
 Tests: tests/memory/test_measured.py, tests/memory/test_logged_starts.py, tests/memory/test_options.py
 """
 
+from pdinference.memory.exchange import exchange_bytes
 from pdinference.memory.figures import GIB, MIB, Figure, ceil_div, computed, unknown
 from pdinference.memory.model.shape import ModelFacts
 from pdinference.memory.model.state import DeltaNet, Mamba1, Mamba2, ShortConvolution, State
@@ -71,7 +72,12 @@ def overhead(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
     elif graphs:
         size += graphs
         parts.append(f"{graphs / GIB:.2f} GiB of {number} CUDA graphs")
-    return computed(size, f"Estimate: {', '.join(parts)}.")
+    buffers, backend = exchange_bytes(facts, settings), settings.expert_transport
+    if buffers:
+        size += buffers
+        parts.append(f"{buffers / GIB:.2f} GiB of buffers of {backend}")
+    without = f" Without the buffers of {backend}, whose size is not known." if buffers is None else ""
+    return computed(size, f"Estimate: {', '.join(parts)}.{without}")
 
 
 def graph_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:

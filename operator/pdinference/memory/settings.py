@@ -11,6 +11,7 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
+from pdinference.api.v1alpha1.expert_transport import OPTION, expert_transport
 from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
 from pdinference.memory.expert_padding import NO_PADDING, ExpertPadding, expert_padding
 from pdinference.memory.figures import GIB, Figure
@@ -21,6 +22,8 @@ from pdinference.memory.options import MTP, Options, options_of
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
+_EXCHANGE_MIB = 1024
+_WITHOUT_GRAPHS = ("deepep_high_throughput",)  # `set_splitting_ops_for_v1` in vllm/config/compilation.py
 _IN_FP8 = "glm_moe_dsa"
 _SMALL_BATCHES = ("A100", "GB10")  # in names of products with much memory that have the defaults of small ones
 _BLACKWELL = re.compile("nvidia-g?b[23]00", re.IGNORECASE)
@@ -49,6 +52,9 @@ class Settings:
         disk_tier: The same on disk.
         encodes: Whether the model takes images; false with language-model-only, or where the limit of each is 0.
         redundant_experts: Copies of experts that EPLB adds in each layer.
+        nodes: Nodes of an instance.
+        expert_transport: vLLM's all2all backend; None for its default, or without other ranks.
+        exchange_mib: MiB of each of DeepEP's buffers of a fixed size.
         graphs: CUDA graphs of steps that mix prompts and answers, and of steps with answers alone.
         speculated: Tokens that speculative decoding proposes at once.
         mtp_layers: Layers of the model's own that propose them (MTP).
@@ -81,6 +87,9 @@ class Settings:
     expert_padding: ExpertPadding = NO_PADDING
     encodes: bool = True
     redundant_experts: int = 0
+    nodes: int = 1
+    expert_transport: str | None = None
+    exchange_mib: int = _EXCHANGE_MIB
     graphs: tuple[int, int] = (0, 0)
     speculated: int = 0
     mtp_layers: int = 0
@@ -143,6 +152,7 @@ def settings_of(
     options = options_of(arguments)
     method, apart = options.speculative, _proposes_apart(spec, options)
     seqs = seqs_set or min(seqs, tokens)
+    transport = _expert_transport(spec, role, arguments)
     return Settings(
         cpu=cpu,
         tensor=parallel.tensor,
@@ -172,7 +182,10 @@ def settings_of(
         redundant_experts=engine.expert_balance.redundant
         if engine.expert_balance and parallel.spreads_experts
         else options.redundant_experts,
-        graphs=(0, 0) if cpu else options.graphs(seqs, tokens, facts),
+        nodes=parallel.nodes,
+        expert_transport=transport,
+        exchange_mib=_exchange_mib(environment),
+        graphs=(0, 0) if cpu or transport in _WITHOUT_GRAPHS else options.graphs(seqs, tokens, facts),
         speculated=options.speculated,
         mtp_layers=facts.mtp_layers if method == MTP and not apart else 0,
         draft=draft_of(method, draft, facts, options.speculated) if apart else None,
@@ -202,6 +215,18 @@ def even_partition(layers: int, stages: int) -> tuple[int, ...]:
     for index in range(2, layers % stages + 2):
         partition[-index] += 1
     return tuple(partition)
+
+
+def _expert_transport(spec: Spec, role: Role, arguments: Mapping[str, object]) -> str | None:
+    """vLLM's all2all backend, from the field or from `args`."""
+    stated = arguments.get(OPTION) if spec.of(role).parallelism.exchanges_tokens else None
+    return expert_transport(spec, role) or (stated if isinstance(stated, str) else None)
+
+
+def _exchange_mib(environment: Mapping[str, str]) -> int:
+    """Source: VLLM_DEEPEP_BUFFER_SIZE_MB in vllm/envs.py."""
+    stated = environment.get("VLLM_DEEPEP_BUFFER_SIZE_MB", "")
+    return int(stated) if re.fullmatch("[0-9]{1,6}", stated) else _EXCHANGE_MIB
 
 
 def _size(tier: CPUTier | DiskTier) -> int:

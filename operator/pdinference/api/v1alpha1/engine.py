@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, Quantity, Rule
 from pdinference.api.v1alpha1.compile_cache import CompileCache
 from pdinference.api.v1alpha1.connectors import CONNECTOR_ENVIRONMENT
-from pdinference.api.v1alpha1.experts import ExpertBalance
+from pdinference.api.v1alpha1.experts import ExpertBalance, ExpertTransport
 
 OWNED_ARGUMENTS: dict[str, str] = {
     "model": "use spec.model.source",
@@ -169,6 +169,9 @@ class EngineOptions(ApiModel):
     """Disables CUDA graphs and compilation: a faster start, less memory, slower generation."""
     cpu_offload: Quantity | None = None
     """Size of the weights to keep in CPU memory, for each GPU. It slows vLLM down considerably."""
+    expert_transport: ExpertTransport | None = None
+    """How tokens get to experts on other devices, with parallelism.expert and data above 1. auto: as vLLM's guide
+    advises for the role, the product and several nodes. Default: vLLM's, which works anywhere."""
     seed: Annotated[int, Field(ge=0, le=4294967295)] | None = None
     """Random seed of vLLM."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] | None = None

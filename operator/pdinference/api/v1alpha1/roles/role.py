@@ -75,6 +75,11 @@ class Parallelism(ApiModel):
     )
 
     @property
+    def exchanges_tokens(self) -> bool:
+        """Whether tokens go to experts of other data-parallel ranks (`use_all2all_kernels` of vLLM's fused_moe)."""
+        return self.expert and self.data > 1
+
+    @property
     def spreads_experts(self) -> bool:
         """Whether there are several devices over which experts are spread."""
         return self.expert and self.tensor * self.data > 1
