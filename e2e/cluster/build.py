@@ -81,7 +81,9 @@ class Tool:
 
 
 OLDEST = "1.30"
-"""The oldest Kubernetes that the operator supports."""
+"""The oldest Kubernetes that the operator supports. It has no dynamic resource allocation of version 1."""
+OTHERS = (OLDEST, "1.35", "1.36")
+"""Kubernetes releases whose control plane is built only when it is asked for."""
 _COMMAND = "k8s.io/kubernetes/cmd"
 _CONTROL_PLANE = tuple(
     f"{_COMMAND}/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -90,7 +92,7 @@ TOOLS = {
     tool.name: tool
     for tool in (
         Tool("control-plane", "kubernetes", _CONTROL_PLANE),
-        Tool(f"control-plane-{OLDEST}", f"kubernetes-{OLDEST}", _CONTROL_PLANE, linked=False),
+        *(Tool(f"control-plane-{one}", f"kubernetes-{one}", _CONTROL_PLANE, linked=False) for one in OTHERS),
         Tool("node", "kubernetes", (f"{_COMMAND}/kubelet", f"{_COMMAND}/kube-proxy")),
         Tool("coredns", "addons", ("./coredns",)),
         Tool("kwok", "addons", ("sigs.k8s.io/kwok/cmd/kwok",)),
@@ -132,14 +134,22 @@ def control_plane() -> str:
         ClusterError: There is no such version here.
     """
     version = os.environ.get("PDINFERENCE_KUBERNETES", "")
-    if version not in {"", OLDEST}:
-        raise ClusterError(f"Kubernetes {version} is not built here: leave PDINFERENCE_KUBERNETES empty, or {OLDEST}.")
+    if version not in {"", *OTHERS}:
+        raise ClusterError(
+            f"Kubernetes {version} is not built here: leave PDINFERENCE_KUBERNETES empty, or set one of "
+            f"{', '.join(OTHERS)}."
+        )
     return f"control-plane-{version}" if version else "control-plane"
 
 
 def oldest() -> bool:
     """Whether the oldest Kubernetes was chosen."""
-    return control_plane() != "control-plane"
+    return control_plane() == f"control-plane-{OLDEST}"
+
+
+def always_has_dra() -> bool:
+    """Whether the chosen Kubernetes cannot be without dynamic resource allocation, as none can from 1.35 on."""
+    return control_plane() not in {"control-plane", f"control-plane-{OLDEST}"}
 
 
 def _chosen(name: str) -> Path | None:
