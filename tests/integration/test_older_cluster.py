@@ -12,7 +12,6 @@ from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.waiting import until
 
-
 pytestmark = pytest.mark.skipif(
     build.always_has_dra(), reason="From 1.35 on, Kubernetes cannot be without dynamic resource allocation"
 )
