@@ -58,6 +58,7 @@ WRONG: list[tuple[Spec, str]] = [
         for model in ({"source": CLAIM}, {"source": HUB, "cache": CLAIM})
     ),
     ({"engine": {"expertTransport": "deepep"}}, "spec.engine.expertTransport"),
+    ({"traces": {"endpoint": "otel-collector:4317"}}, "spec.traces.endpoint"),
     ({"autoscaling": {"ratio": {"min": {}}}}, "spec.autoscaling.ratio"),
     (together(ratio={}), "spec.autoscaling.ratio"),
     (together(ratio={"min": {"parameter": 0}}), "spec.autoscaling.ratio.min.parameter"),

@@ -10,6 +10,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.v1alpha1.expert_transport import OPTION, expert_transport, is_amd
 from pdinference.api.validation import Problem
+from pdinference.checks.stated_twice import stated_twice
 from pdinference.memory import ModelFacts
 from pdinference.memory.exchange import LARGEST_HIDDEN, LOW_LATENCY
 
@@ -30,7 +31,7 @@ def expert_transport_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[
     stated = _stated(spec)
     if not stated:
         return
-    yield from _stated_twice(spec, next(iter(stated)))
+    yield from stated_twice(spec, next(iter(stated)), [OPTION])
     if not any(spec.of(role).parallelism.exchanges_tokens for role in spec.engine_roles):
         yield Problem(
             next(iter(stated)),
@@ -66,12 +67,6 @@ def _stated(spec: Spec) -> dict[str, str]:
 
 def _field(spec: Spec, role: Role) -> str:
     return f"spec.{role.value if spec.of(role).expert_transport else 'engine'}.expertTransport"
-
-
-def _stated_twice(spec: Spec, field: str) -> Iterator[Problem]:
-    for part, args in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in spec.engine_roles)):
-        if OPTION in args:
-            yield Problem(f"spec.{part}.args.{OPTION}", f"{field} sets this option. Remove one of the two.")
 
 
 def _of_devices(own: RoleSpec, role: Role, backend: str, field: str) -> Iterator[Problem]:

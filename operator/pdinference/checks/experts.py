@@ -8,6 +8,7 @@ from typing import Final
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
+from pdinference.checks.stated_twice import stated_twice
 from pdinference.memory import ModelFacts
 
 _FIELD: Final = "spec.engine.expertBalance"
@@ -24,7 +25,7 @@ def expert_balance_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[Pr
     balance = spec.engine.expert_balance
     if balance is None:
         return
-    yield from _stated_twice(spec)
+    yield from stated_twice(spec, _FIELD, _OPTIONS)
     splits = {role: spec.of(role).parallelism for role in spec.engine_roles}
     spread = {role: split for role, split in splits.items() if split.spreads_experts}
     if not spread:
@@ -47,9 +48,3 @@ def expert_balance_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[Pr
                 f"{experts} experts and {balance.redundant} copies are {physical}, which the {devices} devices of "
                 f"spec.{role}.parallelism do not share evenly. Use {balance.redundant + missing}.",
             )
-
-
-def _stated_twice(spec: Spec) -> Iterator[Problem]:
-    for part, args in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in spec.engine_roles)):
-        for option in sorted(_OPTIONS & args.keys()):
-            yield Problem(f"spec.{part}.args.{option}", f"{_FIELD} sets this option. Remove one of the two.")

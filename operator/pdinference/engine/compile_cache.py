@@ -11,6 +11,7 @@ from typing import Any, Final
 from pdinference.api.engines import Slot
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.traces import OPTION as TRACES
 from pdinference.engine.command import Command, EnvironmentVariable, script_program, variable
 
 COMPILE_CACHE_MOUNT: Final = "/compile-cache"
@@ -26,6 +27,7 @@ _WITHOUT_EFFECT: Final = frozenset(
         "enable-prompt-tokens-details",
         "host",
         "kv-transfer-config",
+        TRACES,
         "port",
         "served-model-name",
         "shutdown-timeout",

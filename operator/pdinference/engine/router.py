@@ -26,8 +26,9 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
     Args:
         resource: The resource.
         revision: Revision of the pods.
-        otlp_endpoint: Where spans go; empty for none.
+        otlp_endpoint: Where spans go if the resource does not say; empty for none.
     """
+    spans = resource.spec.traces.endpoint if resource.spec.traces else otlp_endpoint
     router, zero = resource.spec.router, resource.spec.scale_to_zero
     handover = connector_of(resource.spec).handover
     options: dict[str, Any] = {
@@ -48,7 +49,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         **(_objectives(resource.spec.objectives) | _step_tokens(resource.spec) if router.is_adaptive else {}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
-        **({"otlp-endpoint": otlp_endpoint} if otlp_endpoint else {}),
+        **({"otlp-endpoint": spans} if spans else {}),
     }
     arguments = (*to_argv(options), *_models(resource), *_limits(router.api_keys))
     return Command(program=("pdinference", "router", "run"), arguments=tuple(map(literal, arguments)))

@@ -22,6 +22,7 @@ from pdinference.engine.host_local import slot_environment
 from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import expert_options, parallel_environment, parallel_options
+from pdinference.engine.traces import traces_environment, traces_options
 
 # `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
 # because not every build has the `vllm` command.
@@ -60,6 +61,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         **expert_options(resource.spec, role),
         "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
         "port": ENGINE_PORT if slot is None else slot.port,
+        **traces_options(resource.spec),
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
         **connector.options(),
         **({"kv-transfer-config": transfer} if transfer else {}),
@@ -122,6 +124,7 @@ def _environment(resource: PDInference, role: Role, slot: Slot | None) -> list[E
         *device_environment(own, transfer),
         *_start_environment(resource.spec, role),
         *model_environment(resource.spec.model),
+        *traces_environment(resource, role),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
         *connector_of(resource.spec).environment(resource.spec.transfer, slot),

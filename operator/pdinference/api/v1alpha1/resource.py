@@ -23,6 +23,7 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
+from pdinference.api.v1alpha1.traces import Traces
 from pdinference.api.v1alpha1.transfer import RDMA, HostLocal, Transfer
 
 FEWER_DECODE_RANKS = (
@@ -109,6 +110,8 @@ class Spec(ApiModel):
     """Latencies that streamed answers should keep. Reported, and used by `router.disaggregation`."""
     rollout: Rollout = Field(default_factory=Rollout)
     """How spec changes reach running pods."""
+    traces: Traces | None = None
+    """Spans of each request in the router, P and D. Default: none, or those of the router that the chart sets up."""
     memory_policy: Literal["Enforce", "Warn"] = "Enforce"
     """What to do if the memory plan shows that the model does not fit its devices. Enforce rejects the spec, and the
     previous revision keeps running. Warn rolls the spec out anyway."""

@@ -1,0 +1,22 @@
+"""Options in `args` that a field of the spec sets, too.
+
+Tests: tests/checks/test_experts.py, tests/checks/test_expert_transport.py, tests/engine/test_traces.py
+"""
+
+from collections.abc import Iterable, Iterator
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import Problem
+
+
+def stated_twice(spec: Spec, field: str, options: Iterable[str]) -> Iterator[Problem]:
+    """A problem for each of these options in `args`.
+
+    Args:
+        spec: The spec.
+        field: The field that sets the options.
+        options: Names of options.
+    """
+    for part, arguments in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in spec.engine_roles)):
+        for option in sorted(arguments.keys() & set(options)):
+            yield Problem(f"spec.{part}.args.{option}", f"{field} sets this option. Remove one of the two.")
