@@ -80,6 +80,8 @@ def _wake(model: Path, out: Path, name: str) -> dict[str, Any]:
     """Seconds since a request came. `through_p`: until the first token of the first one that P computed."""
     router = _router(out / f"{name}-router.log")
     while not servers.answers(f"http://{servers.HOST}:{_ROUTER[1]}/healthz"):
+        if router.poll() is not None:
+            raise SystemExit("the router has ended")
         time.sleep(0.1)
     began = time.monotonic()
     engines = {role: _engine(role, model) for role in _PORTS}

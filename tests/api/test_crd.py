@@ -65,7 +65,7 @@ def test_it_is_structural(root: dict[str, Any]) -> None:
 def test_they_stay_small() -> None:
     """`kubectl apply` sends JSON; a person reads the file."""
     for name, crd in definitions().items():
-        assert len(json.dumps(crd)) < 182_000
+        assert len(json.dumps(crd)) < 184_000
         assert (REPOSITORY / f"crds/{name}.yaml").stat().st_size < 234_000
 
 

@@ -13,11 +13,11 @@ from tests.memory.configs import DEEPSEEK_V3
 Make = Any
 
 
-def overhead(document: Make, nodes: int = 2, **own: Any) -> tuple[float, str]:
+def overhead(document: Make, nodes: int = 2, tokens: int | None = 256, **own: Any) -> tuple[float, str]:
     role = {
         "parallelism": {"data": 16, "nodes": nodes, "expert": True} if nodes > 1 else {"data": 8, "expert": True},
         "accelerator": {"products": ["NVIDIA-H200"]},
-        "maxNumBatchedTokens": 256,
+        "maxNumBatchedTokens": tokens,
         "enforceEager": True,
         **own,
     }
@@ -52,8 +52,14 @@ def test_those_of_the_kernels_for_decode_grow_with_the_tokens_of_a_step(document
     each_way = 256 * 256 * (2 * 7168 + 4 * 56)
     assert size - without == pytest.approx(GIB + 2 * 2 * each_way, abs=MIB)
     assert "GiB of buffers of deepep_low_latency" in note
-    twice, _ = overhead(document, expertTransport="deepep_low_latency", maxNumBatchedTokens=512)
+    twice, _ = overhead(document, expertTransport="deepep_low_latency", tokens=512)
     assert twice - without - GIB == pytest.approx(2 * (size - without - GIB), abs=MIB)
+
+
+def test_without_a_number_of_tokens_it_is_vllms_for_these_kernels(document: Make) -> None:
+    assert overhead(document, expertTransport="deepep_low_latency", tokens=None) == overhead(
+        document, expertTransport="deepep_low_latency", tokens=256
+    )
 
 
 def test_the_kernels_for_prefill_record_no_graphs(document: Make) -> None:

@@ -7,16 +7,29 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import RoleSpec, Spec
-from pdinference.api.v1alpha1.expert_transport import OPTION, expert_transport, is_amd
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.expert_transport import (
+    HIGH_THROUGHPUT,
+    LOW_LATENCY,
+    OPTION,
+    RANKS_OF_A_NODE,
+    SMALL_STEPS,
+    expert_transport,
+    maker_of,
+    requested,
+)
 from pdinference.api.validation import Problem
 from pdinference.checks.stated_twice import stated_twice
 from pdinference.memory import ModelFacts
-from pdinference.memory.exchange import LARGEST_HIDDEN, LOW_LATENCY
+from pdinference.memory.exchange import LARGEST_HIDDEN
 
 _ANYWHERE: Final = "allgather_reducescatter"
-_OF_AMD: Final = ("mori_high_throughput", "mori_low_latency")
-_OF_NVIDIA: Final = ("deepep_v2", "flashinfer_nvlink_one_sided", "flashinfer_nvlink_two_sided", "nixl_ep")
+_DEEPEP: Final = (HIGH_THROUGHPUT, LOW_LATENCY)
+_MAKERS: Final = {
+    **dict.fromkeys(_DEEPEP, ("NVIDIA", "AMD")),
+    **dict.fromkeys(("mori_high_throughput", "mori_low_latency"), ("AMD",)),
+}
+"""Whose GPUs a backend is for. All others are for NVIDIA's."""
 _ENGINE: Final = "vllm"
 """The container whose capabilities count."""
 
@@ -28,68 +41,88 @@ def expert_transport_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[
         spec: The spec.
         facts: The model; None if it is not known.
     """
-    stated = _stated(spec)
+    fields = {role: _field(spec, role) for role in spec.engine_roles}
+    stated = {role: field for role, field in fields.items() if field}
     if not stated:
         return
-    yield from stated_twice(spec, next(iter(stated)), [OPTION])
+    for role, field in stated.items():
+        yield from stated_twice(spec, field, [OPTION], roles=[role])
     if not any(spec.of(role).parallelism.exchanges_tokens for role in spec.engine_roles):
         yield Problem(
-            next(iter(stated)),
+            next(iter(stated.values())),
             "No role sends tokens to experts of other ranks. Set parallelism.expert with data above 1, or remove this "
             "field.",
         )
-    for role in spec.engine_roles:
-        backend, field = expert_transport(spec, role), _field(spec, role)
-        if backend is not None and backend != _ANYWHERE:
-            yield from _of_devices(spec.of(role), role, backend, field)
-            yield from _of_model(spec, facts, backend, field)
+    for role, field in stated.items():
+        yield from _unfit(spec, role, field, facts)
 
 
 def expert_transport_warnings(spec: Spec) -> Iterator[Problem]:
     """Backends between nodes, which need more rights than the pods have."""
     for role in spec.engine_roles:
-        own, backend = spec.of(role), expert_transport(spec, role)
-        between_nodes = own.parallelism.nodes > 1 and backend is not None and backend != _ANYWHERE
-        if between_nodes and not _adds_capabilities(own.pod_template):
+        own, backend, field = spec.of(role), expert_transport(spec, role), _field(spec, role)
+        between_nodes = own.parallelism.nodes > 1 and backend not in (None, _ANYWHERE)
+        if between_nodes and not any(_unfit(spec, role, field, None)) and not _adds_capabilities(own.pod_template):
             yield Problem(
-                _field(spec, role),
-                f"{backend} between nodes mostly needs capabilities such as IPC_LOCK, and packages in the image. Add "
-                f"them in spec.{role}.podTemplate (docs/large-models.md), or use {_ANYWHERE}.",
+                field,
+                f"{backend} between nodes mostly needs packages in the image, and capabilities such as IPC_LOCK, which "
+                f"the chart value policy.capabilities has to allow. Add them in spec.{role}.podTemplate "
+                f"(docs/large-models.md), or use {_ANYWHERE}.",
             )
 
 
-def _stated(spec: Spec) -> dict[str, str]:
-    """Where the field is set."""
-    parts = {"engine": spec.engine, **{role.value: spec.of(role) for role in spec.engine_roles}}
-    found = {f"spec.{name}.expertTransport": part.expert_transport for name, part in parts.items()}
-    return {field: value for field, value in found.items() if value is not None}
-
-
 def _field(spec: Spec, role: Role) -> str:
-    return f"spec.{role.value if spec.of(role).expert_transport else 'engine'}.expertTransport"
+    """Where the backend of a role is set; empty if nowhere."""
+    if spec.of(role).expert_transport:
+        return f"spec.{role}.expertTransport"
+    return "spec.engine.expertTransport" if spec.engine.expert_transport else ""
 
 
-def _of_devices(own: RoleSpec, role: Role, backend: str, field: str) -> Iterator[Problem]:
-    amd = is_amd(own.accelerator)
+def _unfit(spec: Spec, role: Role, field: str, facts: ModelFacts | None) -> Iterator[Problem]:
+    backend = expert_transport(spec, role)
+    if backend is not None and backend != _ANYWHERE:
+        yield from _of_devices(spec, role, backend, field)
+        yield from _of_model(spec, role, backend, field, facts)
+
+
+def _of_devices(spec: Spec, role: Role, backend: str, field: str) -> Iterator[Problem]:
+    own = spec.of(role)
+    maker, fitting = maker_of(own.accelerator), _MAKERS.get(backend, ("NVIDIA",))
     if own.accelerator.type == "CPU":
         yield Problem(field, f"{backend} needs GPUs, and spec.{role} has CPUs. Use {_ANYWHERE}, or remove the field.")
-    elif (backend in _OF_AMD and not amd) or (backend in _OF_NVIDIA and amd):
-        maker, others = ("AMD's", "NVIDIA's") if backend in _OF_AMD else ("NVIDIA's", "AMD's")
+    elif maker != "unknown" and maker not in fitting:
+        makers = " and ".join(f"{one}'s" for one in fitting)
         yield Problem(
             field,
-            f"{backend} is for {maker} GPUs, and spec.{role}.accelerator requests {others} "
-            f"({own.accelerator.resource_name}). Use another value, such as auto.",
+            f"{backend} is for {makers} GPUs, and spec.{role}.accelerator requests {requested(own.accelerator)}. Use "
+            "another value, such as auto.",
+        )
+    elif backend in _DEEPEP and own.parallelism.nodes > 1 and own.parallelism.devices_per_pod != RANKS_OF_A_NODE:
+        yield Problem(
+            field,
+            f"{backend} needs {RANKS_OF_A_NODE} devices on each node of an instance, and spec.{role}.parallelism makes "
+            f"{own.parallelism.devices_per_pod}. Use another value, or {RANKS_OF_A_NODE} devices on each node.",
         )
 
 
-def _of_model(spec: Spec, facts: ModelFacts | None, backend: str, field: str) -> Iterator[Problem]:
+def _of_model(spec: Spec, role: Role, backend: str, field: str, facts: ModelFacts | None) -> Iterator[Problem]:
     if spec.model.lora is not None:
         yield Problem(field, f"vLLM computes LoRA adapters of experts with {_ANYWHERE} alone. Remove the field.")
-    if backend == LOW_LATENCY and facts is not None and facts.hidden > LARGEST_HIDDEN:
+    if facts is None or facts.moe is None:
+        return
+    if backend in SMALL_STEPS and facts.hidden > LARGEST_HIDDEN:
         yield Problem(
             field,
             f"{backend} takes hidden sizes of up to {LARGEST_HIDDEN:,}, and the model has {facts.hidden:,}. Use "
             "another value.",
+        )
+    balance, split = spec.engine.expert_balance, spec.of(role).parallelism
+    experts, devices = facts.moe.experts + (balance.redundant if balance else 0), split.tensor * split.data
+    if backend in _DEEPEP and experts % devices:
+        yield Problem(
+            field,
+            f"{backend} needs as many experts on each device, and {experts} are no multiple of the {devices} devices "
+            f"of spec.{role}.parallelism. Use another value, or other sizes.",
         )
 
 

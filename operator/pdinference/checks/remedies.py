@@ -12,6 +12,7 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
+from pdinference.api.v1alpha1.expert_transport import SMALL_STEPS, expert_transport
 from pdinference.checks.model_shape import model_problems
 from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
 from pdinference.memory.comparison.common_gpus import common_products
@@ -21,6 +22,7 @@ from pdinference.memory.split import GPUS_OF_A_HOST
 _NAMED = 3
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
 _BATCHES = (4096, 2048)
+_SMALL_BATCHES = (256,)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
 _MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
@@ -72,7 +74,11 @@ def planned(inputs: Inputs, role: Role, change: Change) -> RolePlan | None:
 
 def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
     plan = planned(inputs, role, change)
-    return plan is not None and fits(plan) is True
+    if plan is None or fits(plan) is not True:
+        return False
+    # Other products may have another backend: that would be the remedy.
+    same = plan.settings.expert_transport == expert_transport(inputs.spec, role)
+    return same or f"{role}.expertTransport" in change or expert_transport(inputs.spec, role) is None
 
 
 def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
@@ -102,7 +108,10 @@ def _changes(inputs: Inputs, role: Role, plan: RolePlan) -> Iterator[Change]:
         yield from _shorter(plan, at_least=SHORTEST)
         return
     yield from ({f"{role}.gpuMemoryUtilization": u} for u in UTILIZATIONS if u > settings.utilization)
-    yield from ({f"{role}.maxNumBatchedTokens": n} for n in _BATCHES if n < settings.max_num_batched_tokens)
+    batches = _SMALL_BATCHES if settings.expert_transport in SMALL_STEPS else _BATCHES
+    yield from ({f"{role}.maxNumBatchedTokens": n} for n in batches if n < settings.max_num_batched_tokens)
+    if expert_transport(spec, role) is not None:
+        yield {f"{role}.expertTransport": "allgather_reducescatter"}
     if not settings.eager:
         yield {f"{role}.enforceEager": True}
     if settings.kv_bytes > 1:

@@ -5,18 +5,23 @@ Tests: tests/checks/test_experts.py, tests/checks/test_expert_transport.py, test
 
 from collections.abc import Iterable, Iterator
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 
 
-def stated_twice(spec: Spec, field: str, options: Iterable[str]) -> Iterator[Problem]:
+def stated_twice(
+    spec: Spec, field: str, options: Iterable[str], roles: Iterable[Role] | None = None
+) -> Iterator[Problem]:
     """A problem for each of these options in `args`.
 
     Args:
         spec: The spec.
         field: The field that sets the options.
         options: Names of options.
+        roles: Those for which the field holds. Default: all.
     """
-    for part, arguments in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in spec.engine_roles)):
+    chosen = spec.engine_roles if roles is None else roles
+    for part, arguments in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in chosen)):
         for option in sorted(arguments.keys() & set(options)):
             yield Problem(f"spec.{part}.args.{option}", f"{field} sets this option. Remove one of the two.")

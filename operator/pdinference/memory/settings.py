@@ -11,7 +11,13 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
-from pdinference.api.v1alpha1.expert_transport import OPTION, expert_transport
+from pdinference.api.v1alpha1.expert_transport import (
+    HIGH_THROUGHPUT,
+    OPTION,
+    SMALL_STEP,
+    SMALL_STEPS,
+    expert_transport,
+)
 from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
 from pdinference.memory.expert_padding import NO_PADDING, ExpertPadding, expert_padding
 from pdinference.memory.figures import GIB, Figure
@@ -23,7 +29,7 @@ from pdinference.memory.options import MTP, Options, options_of
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
 _EXCHANGE_MIB = 1024
-_WITHOUT_GRAPHS = ("deepep_high_throughput",)  # `set_splitting_ops_for_v1` in vllm/config/compilation.py
+_WITHOUT_GRAPHS = (HIGH_THROUGHPUT,)  # `set_splitting_ops_for_v1` in vllm/config/compilation.py
 _IN_FP8 = "glm_moe_dsa"
 _SMALL_BATCHES = ("A100", "GB10")  # in names of products with much memory that have the defaults of small ones
 _BLACKWELL = re.compile("nvidia-g?b[23]00", re.IGNORECASE)
@@ -142,17 +148,20 @@ def settings_of(
     cpu = own.accelerator.type == "CPU"
     dtype_bytes = _dtype_bytes(spec)
     quantization = facts.quantization or stated_quantization(spec.model.quantization)
+    environment, arguments = _environment(spec, role), _arguments(spec, role)
+    transport = _expert_transport(spec, role, arguments)
     tokens, seqs = _batch_defaults(cpu, parallel.tensor * parallel.pipeline, memory, own)
+    tokens = SMALL_STEP if transport in SMALL_STEPS else tokens
+    if defaults.chunked_prefill(spec, role) is False:  # `_set_default_max_num_seqs_and_batched_tokens_args`
+        tokens = max(tokens, spec.model.max_model_length or facts.max_length or 0)
     max_length = spec.model.max_model_length or facts.max_length
     seqs_set = own.max_num_seqs or engine.max_num_seqs
     tokens_set = defaults.max_num_batched_tokens(spec, role)
     tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
-    environment, arguments = _environment(spec, role), _arguments(spec, role)
     lora, tiers = spec.model.lora, own.kv_tiers
     options = options_of(arguments)
     method, apart = options.speculative, _proposes_apart(spec, options)
     seqs = seqs_set or min(seqs, tokens)
-    transport = _expert_transport(spec, role, arguments)
     return Settings(
         cpu=cpu,
         tensor=parallel.tensor,
@@ -167,7 +176,7 @@ def settings_of(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         utilization=own.gpu_memory_utilization or engine.gpu_memory_utilization or _UTILIZATION,
-        batch_assumed=not (tokens_set or cpu or memory.known),
+        batch_assumed=not (tokens_set or cpu or memory.known or transport in SMALL_STEPS),
         eager=defaults.enforces_eager(spec, role),
         kv_budget=_kv_budget(environment, arguments, cpu=cpu),
         prefix_caching=spec.caches_prefixes(role),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from pdinference.api.names import Role
 from pdinference_advise.advice.late_starts import Starts, least_share
+from pdinference_advise.advice.workload.lengths import parse
+from pdinference_advise.advice.workload.synthetic import RequestClass, Synthetic
 from pdinference_advise.advice.workload.trace import Trace
 from pdinference_advise.simulation.arrivals import Arrival
 from tests.advise.advice.questions import answer, question
@@ -26,13 +28,13 @@ def trace(rate: Callable[[int], int], minutes: int) -> Trace:
 
 
 STEP = trace(lambda minute: 60 if minute < 30 else 240, 60)
-SLOW = trace(lambda minute: 60 + 3 * minute, 60)
+SLOW = trace(lambda minute: 6000 + 300 * minute, 30)
 
 
 @pytest.mark.parametrize(
     ("load", "seconds", "share"),
     [
-        (STEP, 90.0, 1.0),
+        (STEP, 90.0, pytest.approx(1.0, abs=0.1)),
         (SLOW, 60.0, 0.0),
         (trace(lambda minute: 100, 30), 3000.0, None),
         (trace(lambda minute: 100, 60), 90.0, 0.0),
@@ -46,6 +48,23 @@ def test_what_comes_before_pods_are_ready_needs_pods_before(load: Trace, seconds
 def test_a_rise_that_pods_are_in_time_for_counts_once_it_is_too_fast_for_their_start() -> None:
     of = {seconds: least_share(SLOW, Role.PARAMETER, seconds) or 0.0 for seconds in (60.0, 240.0, 600.0)}
     assert of[60.0] == 0.0 < of[240.0] < of[600.0]
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 5.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_chance_is_no_rise(rate: float, seed: int) -> None:
+    """Requests that come at random at a constant rate, with lengths of all sizes."""
+    shape = RequestClass(parse("800~3000", "prompt"), parse("200~900", "answer"))
+    load = Synthetic(rate, (shape,)).trace(7200, seed=seed)
+    assert [least_share(load, Role.DECODE, seconds) for seconds in (15.0, 90.0, 300.0)] == [0.0] * 3
+
+
+def test_the_end_of_a_load_counts() -> None:
+    even = trace(lambda minute: 60, 20)
+    burst = tuple(Arrival(at=1200 + number / 1000, prompt=80, answer=20) for number in range(9000))
+    load = replace(even, arrivals=even.arrivals + burst, seconds=1214.0)
+    assert least_share(load, Role.DECODE, 90.0) == 1.0
+    assert least_share(replace(load, arrivals=burst), Role.DECODE, 90.0) == 1.0
 
 
 def test_pods_that_a_wave_before_left_running_count() -> None:
@@ -70,6 +89,7 @@ def test_longer_starts_never_need_fewer_pods_of_a_load_that_only_rises(
     [
         ({"roles": {"decode": {"start": {"typicalSeconds": 96}}}}, {Role.DECODE: 96.0}),
         ({"roles": {"decode": {"start": {"typicalSeconds": 10**9}}, "parameter": []}}, {}),
+        ({"roles": {"decode": {"start": {"typicalSeconds": True}}}}, {}),
         ("a text", {}),
         (None, {}),
     ],

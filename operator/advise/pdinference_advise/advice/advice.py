@@ -148,8 +148,7 @@ class Advice:
     def ranges(self) -> Ranges:
         """Replicas from what the load needs before pods can start for it to what the GPUs allow; else fixed."""
         question, layout = self.question, self.shown.candidate.layout
-        mean = min(1.0, question.load.rate / question.peak.rate)
-        low = {role: max(mean, share or 0.0) for role, share in self._before_starts.items()}
+        low = {role: max(self._mean, share or 0.0) for role, share in self._before_starts.items()}
         pool = {one.product: one.number for one in question.offer.pools}
         high = min(pool[product] / number for product, number in layout.gpus.items())
         decode = _range(layout.pods or layout.decode.number, low[Role.DECODE], high)
@@ -159,6 +158,11 @@ class Advice:
         if parameter.least == parameter.most and decode.least == decode.most:
             return FIXED
         return Ranges(parameter, decode, question.offer.gpus)
+
+    @property
+    def _mean(self) -> float:
+        """The mean load as a share of the busiest part."""
+        return min(1.0, self.question.load.rate / self.question.peak.rate)
 
     @cached_property
     def _before_starts(self) -> dict[Role, float | None]:
@@ -177,7 +181,7 @@ class Advice:
         ranges = self.ranges()
         if ranges == FIXED:
             return ("No autoscaling block: the load needs as many replicas as the peak, and the GPUs allow no more.",)
-        return tuple(late_starts.note(self.question.starts, self._before_starts))
+        return tuple(late_starts.note(self.question.starts, self._before_starts, self._mean))
 
 
 def _range(number: int, low: float, high: float) -> Scaling:

@@ -6,6 +6,7 @@ its target leaves free until they are ready, replicas that were there before bea
 Tests: tests/advise/advice/test_late_starts.py
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ _STEP_S: Final = 15.0
 _LONGEST_S: Final = 3600
 _SEEN_STEPS: Final = 4
 """A load is the mean of a minute: a queue of that length is no late start."""
+_SIGMAS: Final = 4.0
+"""Of the deviation by chance. A day has 5,760 steps, so that three would be exceeded some times a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Starts:
         found: dict[Role, float] = {}
         for role in (Role.PARAMETER, Role.DECODE):
             typical = _at(status, "roles", role.value, "start", "typicalSeconds")
-            if isinstance(typical, int) and 0 <= typical <= _LONGEST_S:
+            if isinstance(typical, int) and not isinstance(typical, bool) and 0 <= typical <= _LONGEST_S:
                 found[role] = float(typical)
         return cls(found, "status.roles of the file")
 
@@ -56,6 +59,9 @@ UNKNOWN: Final = Starts({}, "")
 
 def least_share(load: Trace, role: Role, seconds: float) -> float | None:
     """The share of the busiest minute for which replicas have to be there before.
+
+    A minute has come too early if its tokens are more than the replicas of that time bear, by more than chance.
+    Requests come at random, so their tokens vary by the root of the sum of their squares (a compound Poisson process).
 
     Args:
         load: Requests, whose tokens count.
@@ -68,24 +74,32 @@ def least_share(load: Trace, role: Role, seconds: float) -> float | None:
     preset = PRESETS[role]
     free = max(preset.targets.values()) / 1000
     kept = int(preset.behavior["scaleDown"]["stabilizationWindowSeconds"] / _STEP_S)
-    late = -int(-seconds // _STEP_S)
-    rates = list(_minutes(load))
-    if len(rates) <= late + 1:
+    late = math.ceil(seconds / _STEP_S)
+    minutes = list(_minutes(load))
+    if len(minutes) <= late + 1:
         return None
-    given = _most_of_last(rates, kept + 1)
-    too_late = (rate for rate, then in zip(rates[late:], given, strict=False) if rate * free > then)
-    return max(too_late, default=0.0) / max(rates)
+    tokens = [each for each, _ in minutes]
+    given = _most_of_last(tokens, kept + 1)
+    too_late = (
+        each
+        for (each, chance), then in zip(minutes[late:], given, strict=False)
+        if (each - _SIGMAS * chance) * free > then
+    )
+    return max(too_late, default=0.0) / max(1.0, *tokens)
 
 
-def _minutes(load: Trace) -> Iterator[float]:
-    """Tokens of each minute of a load, a value for each step."""
-    steps = int(load.seconds // _STEP_S)
-    tokens = [0] * (steps + 1)
+def _minutes(load: Trace) -> Iterator[tuple[float, float]]:
+    """Tokens of each minute of a load, a value for each step, and the deviation that chance gives them."""
+    steps = math.ceil(load.seconds / _STEP_S)
+    tokens, squares = [0] * steps, [0] * steps
     for arrival in load.arrivals:
-        tokens[min(int(arrival.at // _STEP_S), steps)] += arrival.prompt + arrival.answer
-    sums = [0, *accumulate(tokens[:steps])]
+        step, number = min(int(arrival.at // _STEP_S), steps - 1), arrival.prompt + arrival.answer
+        tokens[step] += number
+        squares[step] += number**2
+    sums, of_squares = ([0, *accumulate(each)] for each in (tokens, squares))
     for end in range(_SEEN_STEPS, steps + 1):
-        yield float(sums[end] - sums[end - _SEEN_STEPS])
+        begin = end - _SEEN_STEPS
+        yield float(sums[end] - sums[begin]), math.sqrt(of_squares[end] - of_squares[begin])
 
 
 def _most_of_last(values: Sequence[float], number: int) -> Iterator[float]:
@@ -100,12 +114,13 @@ def _most_of_last(values: Sequence[float], number: int) -> Iterator[float]:
         yield values[falling[0]]
 
 
-def note(starts: Starts, least: Mapping[Role, float | None]) -> Iterable[str]:
+def note(starts: Starts, least: Mapping[Role, float | None], mean: float) -> Iterable[str]:
     """What to say of the range of replicas.
 
     Args:
         starts: How long pods take to start.
         least: By role that has a range, what `least_share` found; None if a start or a rise is not known.
+        mean: The mean load as a share of the busiest part.
     """
     for role, share in least.items():
         seconds, path = starts.seconds.get(role), f"spec.{role.value}.autoscaling.minReplicas"
@@ -118,13 +133,13 @@ def note(starts: Starts, least: Mapping[Role, float | None]) -> Iterable[str]:
         known = f"A pod takes {seconds:g} s to start ({starts.source})"
         if share is None:
             yield f"{known}. {path} is for the mean load: this load is too short to show how fast it rises."
-        elif share:
+        elif share > mean:
             yield (
                 f"{known}, and the load rises faster: {path} is for {share:.0%} of the busiest minute, which comes "
                 "before pods that start for it are ready."
             )
         else:
-            yield f"{known}: in time for each rise of this load, so {path} is for the mean load."
+            yield f"{known}. {path} is for the mean load, and enough for what comes before new pods are ready."
 
 
 def _at(value: Any, *path: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.connectors import LIMITS
+from pdinference.api.v1alpha1.expert_transport import SMALL_STEP, SMALL_STEPS, expert_transport
 from pdinference.api.v1alpha1.resource import Spec
 
 API_SERVERS: Final = "api-server-count"
@@ -53,13 +54,16 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
     if chosen is not None or prefills_in_one_step(spec, role) or not spec.transfers_kv:
         return chosen
+    seqs = own.max_num_seqs or spec.engine.max_num_seqs or 0
+    if expert_transport(spec, role) in SMALL_STEPS:
+        return seqs if seqs > SMALL_STEP else None  # vLLM's default: buffers grow with the tokens of a step
     if spec.router.is_adaptive:
         tokens = BATCHED_TOKENS_OF_BOTH
     elif own.accelerator.type == "GPU":
         tokens = _BATCHED_TOKENS[role]
     else:
         return None
-    return max(tokens, own.max_num_seqs or spec.engine.max_num_seqs or 0)
+    return max(tokens, seqs)
 
 
 def chunked_prefill(spec: Spec, role: Role) -> bool | None:

@@ -7,7 +7,7 @@ Tests: tests/checks/test_expert_transport.py
 """
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.resource import Spec
@@ -15,13 +15,21 @@ from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 
 OPTION: Final = "all2all-backend"
 """The option of vLLM."""
-DEEPEP: Final = {Role.PARAMETER: "deepep_high_throughput", Role.DECODE: "deepep_low_latency"}
+HIGH_THROUGHPUT: Final = "deepep_high_throughput"
+LOW_LATENCY: Final = "deepep_low_latency"
+SMALL_STEPS: Final = (LOW_LATENCY, "nixl_ep")
+"""Backends whose memory grows with the tokens of a step (`use_batched_dp_moe` in vllm/config/parallel.py)."""
+SMALL_STEP: Final = 256
+"""Tokens of a step with these (DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP in vllm/config/scheduler.py)."""
+_DEEPEP: Final = {Role.PARAMETER: HIGH_THROUGHPUT, Role.DECODE: LOW_LATENCY}
 """Kernels for prefill record no CUDA graphs; those for decode do."""
 _MORI: Final = {Role.PARAMETER: "mori_high_throughput", Role.DECODE: "mori_low_latency"}
-_NVLINK: Final = "flashinfer_nvlink_one_sided"
-_RACKS: Final = re.compile(r"nvidia-gb[23]00", re.IGNORECASE)
-"""Products whose NVLink reaches the GPUs of other nodes."""
-_HOPPER_OR_LATER: Final = re.compile(r"nvidia-(h20|h100|h200|h800|gh200|g?b[23]00)\b", re.IGNORECASE)
+_HOPPER_OR_LATER: Final = re.compile(r"nvidia-(h20|h100|h200|h800|b[23]00)\b", re.IGNORECASE)
+"""Products of which a node has eight. GH200 and GB200 have fewer."""
+RANKS_OF_A_NODE: Final = 8
+"""DeepEP's ranks 0 to 7 have to be on one node, and so on (vllm/v1/engine/utils.py)."""
+
+Maker = Literal["AMD", "NVIDIA", "another", "unknown"]
 
 
 def expert_transport(spec: Spec, role: Role) -> str | None:
@@ -36,16 +44,25 @@ def expert_transport(spec: Spec, role: Role) -> str | None:
 def _by_device(spec: Spec, role: Role) -> str | None:
     """The backend for several nodes whose devices are known, and for a role that does one thing alone."""
     own, products = spec.of(role), spec.products(role)
-    if own.parallelism.nodes == 1 or not spec.transfers_kv or spec.router.is_adaptive:
+    alone = spec.transfers_kv and not spec.router.is_adaptive
+    if own.parallelism.nodes == 1 or not alone or spec.model.lora is not None:
         return None
-    if is_amd(own.accelerator):
+    if maker_of(own.accelerator) == "AMD":
         return _MORI[role]
-    if products and own.placement.domain is not None and all(map(_RACKS.match, products)):
-        return _NVLINK
-    return DEEPEP[role] if products and all(map(_HOPPER_OR_LATER.match, products)) else None
+    whole = own.parallelism.devices_per_pod == RANKS_OF_A_NODE
+    return _DEEPEP[role] if whole and products and all(map(_HOPPER_OR_LATER.match, products)) else None
 
 
-def is_amd(accelerator: Accelerator) -> bool:
-    """Whether the devices are AMD's, by the names that request them."""
-    claimed = accelerator.devices
-    return "amd.com" in (claimed.device_class_name if claimed else accelerator.resource_name)
+def requested(accelerator: Accelerator) -> str:
+    """The name by which pods request devices."""
+    return accelerator.devices.device_class_name if accelerator.devices else accelerator.resource_name
+
+
+def maker_of(accelerator: Accelerator) -> Maker:
+    """Who makes the devices, by that name. A device class may have any name."""
+    name = requested(accelerator)
+    if "amd.com" in name:
+        return "AMD"
+    if "nvidia.com" in name:
+        return "NVIDIA"
+    return "unknown" if accelerator.devices else "another"

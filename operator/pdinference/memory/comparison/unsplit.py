@@ -71,6 +71,7 @@ def _unsplit_settings(plans: Plans, own: Settings, inputs: Inputs) -> Settings:
         layer_partition=(inputs.facts.layers,),
         max_num_batched_tokens=largest.max_num_batched_tokens,
         batch_assumed=largest.batch_assumed,
+        expert_transport=None,  # those of P and of D are for one kind of work each
         cpu_tier=None,
         disk_tier=None,
     )
@@ -114,7 +115,8 @@ def _notes(inputs: Inputs, plans: Plans, pools: list[GpuPool], compared: tuple[C
     yield "Split: KV tokens are those of D."
     yield (
         "Unsplit: ordinary vLLM servers with the options of D (of P on GPUs that only P has), the larger "
-        "maxNumBatchedTokens of both, and no KV tiers. Their tensor-parallel size (TP) is the one with most KV tokens."
+        "maxNumBatchedTokens of both, and no KV tiers or expertTransport. "
+        "Their tensor-parallel size (TP) is the one with most KV tokens."
     )
     if Role.DECODE in cpu:
         yield "D runs on CPU, and its KV cache is in CPU memory. Only P's GPUs are compared."
