@@ -36,7 +36,7 @@ NAMED_OTHERWISE = {
 }
 """What the API server names where it does not name all of the fields, and no others."""
 _BLAMED = re.compile(
-    r"(?:The PDInference \S+ is invalid: )?(?:\* )?(?:<nil>: Invalid value: \S+ )?((?:spec|metadata)\b[^: ]*): "
+    r"(?:The PDInference \S+ is invalid: )?(?:\* )?(?:<nil>: Invalid value: (?:\S+ )?)?((?:spec|metadata)\b[^: ]*): "
 )
 
 STORABLE = {name: wrong for name, wrong in WRONG.items() if isinstance(wrong.spec, dict) and not wrong.name}
