@@ -56,13 +56,19 @@ def test_what_is_compiled_does_not_depend_on_it(document: Make) -> None:
         ({"traces": {"endpoint": "otel-collector:4317"}}, "spec.traces.endpoint", "OTLP over HTTP with its path"),
         ({"traces": {"endpoint": "http://otel-collector:4318"}}, "spec.traces.endpoint", "with its path"),
         ({"traces": {"endpoint": "http://user:key@host/v1/traces"}}, "spec.traces.endpoint", "with its path"),
+        ({"traces": {"endpoint": "http://host/v1/../x"}}, "spec.traces.endpoint", "with its path"),
         (
             {"traces": {"endpoint": URL}, "decode": {"args": {"otlp-traces-endpoint": URL}}},
             "spec.decode.args.otlp-traces-endpoint",
             "spec.traces sets this option",
         ),
+        (
+            {"traces": {"endpoint": URL}, "decode": {"env": {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}}},
+            "spec.decode.env.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+            "OTLP over HTTP, as the router",
+        ),
     ],
-    ids=["gRPC", "no path", "a password", "twice"],
+    ids=["gRPC", "no path", "a password", "a parent folder", "twice", "gRPC by a variable"],
 )
 def test_what_cannot_work_is_refused(document: Make, spec: Json, field: str, said: str) -> None:
     problems = {one.field: one.message for one in examine(document(**spec), RenderSettings()).problems}

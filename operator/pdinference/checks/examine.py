@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.v1alpha1.traces import OPTION as TRACES
 from pdinference.api.validation import InvalidResourceError, Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.api_servers import api_server_problems, api_server_warnings
@@ -28,7 +27,7 @@ from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import path_risks, pinning_risks, product_risks, risks
 from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
-from pdinference.checks.stated_twice import stated_twice
+from pdinference.checks.traces import traces_problems
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.manifests.policy import policy_problems
 from pdinference.memory import NO_VERDICT, MemoryVerdict
@@ -134,8 +133,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from lora_problems(resource)
     yield from expert_balance_problems(resource.spec, facts.shape)
     yield from expert_transport_problems(resource.spec, facts.shape)
-    if resource.spec.traces is not None:
-        yield from stated_twice(resource.spec, "spec.traces", [TRACES])
+    yield from traces_problems(resource.spec)
     yield from facts.problems
     if facts.shape is not None:
         yield from model_problems(resource.spec, facts.shape)

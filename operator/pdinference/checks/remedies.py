@@ -12,6 +12,7 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
+from pdinference.api.v1alpha1.defaults import chunked_prefill
 from pdinference.api.v1alpha1.expert_transport import SMALL_STEPS, expert_transport
 from pdinference.checks.model_shape import model_problems
 from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
@@ -21,8 +22,8 @@ from pdinference.memory.split import GPUS_OF_A_HOST
 
 _NAMED = 3
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
-_BATCHES = (4096, 2048)
-_SMALL_BATCHES = (256,)
+_BATCHES: tuple[int, ...] = (4096, 2048)
+_SMALL_BATCHES: tuple[int, ...] = (256,)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
 _MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
@@ -109,6 +110,9 @@ def _changes(inputs: Inputs, role: Role, plan: RolePlan) -> Iterator[Change]:
         return
     yield from ({f"{role}.gpuMemoryUtilization": u} for u in UTILIZATIONS if u > settings.utilization)
     batches = _SMALL_BATCHES if settings.expert_transport in SMALL_STEPS else _BATCHES
+    if chunked_prefill(spec, role) is False:  # then a step is as long as the longest request
+        batches = tuple(n for n in batches if n >= (settings.max_length or n))
+        yield {f"{role}.enableChunkedPrefill": True}
     yield from ({f"{role}.maxNumBatchedTokens": n} for n in batches if n < settings.max_num_batched_tokens)
     if expert_transport(spec, role) is not None:
         yield {f"{role}.expertTransport": "allgather_reducescatter"}

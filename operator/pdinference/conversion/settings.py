@@ -14,8 +14,6 @@ from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import EngineOptions, KVCache
 from pdinference.api.v1alpha1.expert_transport import OPTION
 from pdinference.api.v1alpha1.model import LoRA, Model, WeightLoading
-from pdinference.api.v1alpha1.traces import OPTION as TRACES
-from pdinference.api.v1alpha1.traces import Traces
 from pdinference.checks.options import is_official
 from pdinference.conversion.api_keys import api_key
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
@@ -115,14 +113,6 @@ def _expert_transport(value: Any, options: ParsedOptions, _launch: Launch) -> It
         yield f"both.args.{OPTION}", value
 
 
-def _traces(value: Any, _options: ParsedOptions, _launch: Launch) -> Iterator[Finding]:
-    """A collector for OTLP over HTTP. vLLM's own default is gRPC, whose endpoint stays an option."""
-    try:
-        yield "traces.endpoint", Traces.model_validate({"endpoint": value}).endpoint
-    except ValueError:
-        yield f"both.args.{TRACES}", value
-
-
 FILES = frozenset(
     {"hf-config-path", "log-config-file", "mm-encoder-fp8-scale-path", "reasoning-parser-plugin", "tool-parser-plugin"}
 )
@@ -164,7 +154,6 @@ TABLE: Mapping[str, Convert] = {
     "enforce-eager": _field("both.enforceEager"),
     "cpu-offload-gb": _field("both.cpuOffload", gib),
     "seed": _field("both.seed"),
-    TRACES: _traces,
     "api-key": api_key,
     "kv-transfer-config": transfer,
     "kv-offloading-size": kv_tiers,

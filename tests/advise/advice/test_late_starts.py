@@ -56,7 +56,19 @@ def test_chance_is_no_rise(rate: float, seed: int) -> None:
     """Requests that come at random at a constant rate, with lengths of all sizes."""
     shape = RequestClass(parse("800~3000", "prompt"), parse("200~900", "answer"))
     load = Synthetic(rate, (shape,)).trace(7200, seed=seed)
-    assert [least_share(load, Role.DECODE, seconds) for seconds in (15.0, 90.0, 300.0)] == [0.0] * 3
+    assert not any(least_share(load, Role.DECODE, seconds) for seconds in (15.0, 90.0, 300.0))
+
+
+@pytest.mark.parametrize(("rate", "known"), [(0.02, False), (0.2, True), (5.0, True)])
+def test_a_step_of_few_requests_is_seen_or_not_known_but_never_denied(rate: float, known: bool) -> None:
+    """A load that is nine times as high from half time on, with lengths of all sizes."""
+    shape = RequestClass(parse("800~3000", "prompt"), parse("200~900", "answer"))
+    low, high = (Synthetic(each, (shape,)).trace(10800, seed=1) for each in (rate, 9 * rate))
+    later = tuple(replace(one, at=10800 + one.at) for one in high.arrivals)
+    load = Trace(low.arrivals + later, 21600.0, "a test")
+    shares = [least_share(load, Role.DECODE, seconds) for seconds in (180.0, 600.0, 1800.0)]
+    assert 0.0 not in shares
+    assert not known or (shares[-1] or 0.0) > 0.3
 
 
 def test_the_end_of_a_load_counts() -> None:
@@ -81,7 +93,7 @@ def test_longer_starts_never_need_fewer_pods_of_a_load_that_only_rises(
     rising = sorted(rates)
     load = trace(lambda minute: rising[minute], len(rising))
     shares = [least_share(load, Role.DECODE, seconds) for seconds in sorted((one, other))]
-    assert shares[1] is None or (shares[0] is not None and shares[0] <= shares[1])
+    assert shares[1] is None or (shares[0] or 0.0) <= shares[1]
 
 
 @pytest.mark.parametrize(

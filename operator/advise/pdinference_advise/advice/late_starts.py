@@ -20,10 +20,12 @@ from pdinference_advise.advice.workload.trace import Trace
 _STEP_S: Final = 15.0
 """How often an HPA looks (--horizontal-pod-autoscaler-sync-period)."""
 _LONGEST_S: Final = 3600
-_SEEN_STEPS: Final = 4
-"""A load is the mean of a minute: a queue of that length is no late start."""
+_MINUTE: Final = 4
+"""Steps. A load is the mean of a minute at least: a queue of that length is no late start."""
 _SIGMAS: Final = 4.0
 """Of the deviation by chance. A day has 5,760 steps, so that three would be exceeded some times a day."""
+_VISIBLE: Final = 0.5
+"""Where chance is more than this share of each part, a rise to the double is not seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,10 @@ UNKNOWN: Final = Starts({}, "")
 def least_share(load: Trace, role: Role, seconds: float) -> float | None:
     """The share of the busiest minute for which replicas have to be there before.
 
-    A minute has come too early if its tokens are more than the replicas of that time bear, by more than chance.
-    Requests come at random, so their tokens vary by the root of the sum of their squares (a compound Poisson process).
+    A part of the load has come too early if its tokens are more than the replicas bear that were wanted ever since pods
+    for it would have had to start, by more than chance. Requests come at random, so the tokens of a part vary by the
+    root of the sum of their squares (a compound Poisson process). A minute shows a steep rise, and a part as long as a
+    start shows one of few requests.
 
     Args:
         load: Requests, whose tokens count.
@@ -69,49 +73,59 @@ def least_share(load: Trace, role: Role, seconds: float) -> float | None:
         seconds: How long a pod takes to start.
 
     Returns:
-        0 if pods that start for a rise are always there in time, None if the load is too short to tell.
+        0 if pods that start for a rise are always there in time, None if the load does not tell: it is too short, or
+        has too few requests.
     """
     preset = PRESETS[role]
-    free = max(preset.targets.values()) / 1000
+    target = max(preset.targets.values()) / 1000
     kept = int(preset.behavior["scaleDown"]["stabilizationWindowSeconds"] / _STEP_S)
     late = math.ceil(seconds / _STEP_S)
-    minutes = list(_minutes(load))
-    if len(minutes) <= late + 1:
+    sums, squares = _sums(load)
+    lengths = sorted({_MINUTE, max(_MINUTE, late)})
+    if len(sums) <= late + lengths[-1] + 1:
         return None
-    tokens = [each for each, _ in minutes]
-    given = _most_of_last(tokens, kept + 1)
-    too_late = (
-        each
-        for (each, chance), then in zip(minutes[late:], given, strict=False)
-        if (each - _SIGMAS * chance) * free > then
-    )
-    return max(too_late, default=0.0) / max(1.0, *tokens)
+    most, found, seen = 1.0, 0.0, False
+    for length in lengths:
+        means = [tokens / length for tokens in _of_parts(sums, length)]
+        chances = [_SIGMAS * math.sqrt(each) / length for each in _of_parts(squares, length)]
+        wanted = _least_of_last(_most_of_last(means, kept + 1), late + 1)
+        too_late = (m for m, chance, then in zip(means, chances, wanted, strict=True) if (m - chance) * target > then)
+        most, found = max(most, *means), max(found, *too_late, 0.0)
+        seen = seen or any(m > 0 and chance < _VISIBLE * m for m, chance in zip(means, chances, strict=True))
+    return min(1.0, found / most) if found or seen else None
 
 
-def _minutes(load: Trace) -> Iterator[tuple[float, float]]:
-    """Tokens of each minute of a load, a value for each step, and the deviation that chance gives them."""
+def _sums(load: Trace) -> tuple[list[int], list[int]]:
+    """Tokens up to each step of a load, and the sum of their squares by request."""
     steps = math.ceil(load.seconds / _STEP_S)
     tokens, squares = [0] * steps, [0] * steps
     for arrival in load.arrivals:
         step, number = min(int(arrival.at // _STEP_S), steps - 1), arrival.prompt + arrival.answer
         tokens[step] += number
         squares[step] += number**2
-    sums, of_squares = ([0, *accumulate(each)] for each in (tokens, squares))
-    for end in range(_SEEN_STEPS, steps + 1):
-        begin = end - _SEEN_STEPS
-        yield float(sums[end] - sums[begin]), math.sqrt(of_squares[end] - of_squares[begin])
+    return [0, *accumulate(tokens)], [0, *accumulate(squares)]
 
 
-def _most_of_last(values: Sequence[float], number: int) -> Iterator[float]:
+def _of_parts(sums: Sequence[int], length: int) -> Iterator[int]:
+    """The sum of each part of so many steps."""
+    return (end - begin for begin, end in zip(sums, sums[length:], strict=False))
+
+
+def _most_of_last(values: Iterable[float], number: int) -> Iterator[float]:
     """At each place, the largest of so many values up to there."""
-    falling: deque[int] = deque()
+    falling: deque[tuple[int, float]] = deque()
     for place, value in enumerate(values):
-        while falling and values[falling[-1]] <= value:
+        while falling and falling[-1][1] <= value:
             falling.pop()
-        falling.append(place)
-        if falling[0] <= place - number:
+        falling.append((place, value))
+        if falling[0][0] <= place - number:
             falling.popleft()
-        yield values[falling[0]]
+        yield falling[0][1]
+
+
+def _least_of_last(values: Iterable[float], number: int) -> Iterator[float]:
+    """At each place, the smallest of so many values up to there."""
+    return (-value for value in _most_of_last((-value for value in values), number))
 
 
 def note(starts: Starts, least: Mapping[Role, float | None], mean: float) -> Iterable[str]:
@@ -132,7 +146,10 @@ def note(starts: Starts, least: Mapping[Role, float | None], mean: float) -> Ite
             continue
         known = f"A pod takes {seconds:g} s to start ({starts.source})"
         if share is None:
-            yield f"{known}. {path} is for the mean load: this load is too short to show how fast it rises."
+            yield (
+                f"{known}. {path} is for the mean load: this load is too short, or has too few requests, to show how "
+                "fast it rises."
+            )
         elif share > mean:
             yield (
                 f"{known}, and the load rises faster: {path} is for {share:.0%} of the busiest minute, which comes "

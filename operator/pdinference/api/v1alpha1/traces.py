@@ -20,7 +20,7 @@ class Traces(ApiModel):
         str,
         Field(max_length=300),
         Matches(
-            r"^https?://[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~-]{1,64}){1,8}$",
+            r"^https?://[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?(/[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,63}){1,8}$",
             "Write the URL for OTLP over HTTP with its path: http://otel-collector.monitoring:4318/v1/traces.",
         ),
     ]
