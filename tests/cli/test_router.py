@@ -25,13 +25,18 @@ def test_pods_come_from_a_watch_or_from_addresses(line: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "limits"),
-    [("a=60:4", KeyLimits(60, 4)), ("a=:4", KeyLimits(None, 4)), ("a=60:", KeyLimits(60, None))],
+    [
+        ("a=60:4", KeyLimits(60, 4)),
+        ("a=:4", KeyLimits(None, 4)),
+        ("a=60:", KeyLimits(60, None)),
+        ("a=::9", KeyLimits(None, None, 9)),
+    ],
 )
 def test_limits_of_a_client(text: str, limits: KeyLimits) -> None:
     assert _key_limits(text) == ("a", limits)
 
 
-@pytest.mark.parametrize("text", ["a", "=1:1", "a=1", "a=x:1", "a=0:1", "a=00:1", "a=-1:", "a=1:2:3"])
+@pytest.mark.parametrize("text", ["a", "=1:1", "a=1", "a=x:1", "a=0:1", "a=00:1", "a=-1:", "a=1:2:3:4"])
 def test_a_malformed_limit_is_refused(text: str) -> None:
     found = CliRunner().invoke(
         main, ["router", "run", "--parameter=a:1", "--api-keys-folder=/", f"--api-key-limit={text}"]

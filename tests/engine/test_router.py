@@ -22,6 +22,7 @@ KEYS = {
         {"name": "a", "requestsPerMinute": 60, "concurrentRequests": 2},
         {"name": "b", "requestsPerMinute": 60},
         {"name": "c", "concurrentRequests": 2},
+        {"name": "d", "tokensPerMinute": 9},
     ],
 }
 
@@ -100,7 +101,7 @@ def test_it_reads_keys_and_certificate_where_they_are_mounted(resource: Make) ->
     found = parsed(resource(router={"apiKeys": KEYS, "tls": {"secretName": "tls"}}))
     assert str(found["api_keys_folder"]) == "/etc/pdinference/api-keys"
     assert str(found["tls_folder"]) == "/etc/pdinference/tls"
-    assert found["api_key_limit"] == ("a=60:2", "b=60:", "c=:2")
+    assert found["api_key_limit"] == ("a=60:2", "b=60:", "c=:2", "d=::9")
 
 
 def test_spans_go_where_the_installation_says(resource: Make) -> None:

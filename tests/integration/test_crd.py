@@ -145,6 +145,7 @@ WRONG: list[tuple[Spec, str]] = [
     (keys(limits=[{"name": "a b"}]), "spec.router.apiKeys.limits[0].name"),
     (keys(limits=[{"requestsPerMinute": 1}]), "spec.router.apiKeys.limits[0].name"),
     (keys(limits=[{"name": "a", "requestsPerMinute": 0}]), "spec.router.apiKeys.limits[0].requestsPerMinute"),
+    (keys(limits=[{"name": "a", "tokensPerMinute": 0}]), "spec.router.apiKeys.limits[0].tokensPerMinute"),
     (keys(limits=[{"name": "a", "concurrentRequests": 0}]), "spec.router.apiKeys.limits[0].concurrentRequests"),
     (keys(limits=[{"name": "a"}, {"name": "a"}]), "spec.router.apiKeys.limits[1]"),
     ({"router": {"tls": {}}}, "spec.router.tls.secretName"),

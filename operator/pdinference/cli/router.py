@@ -146,7 +146,7 @@ def router_command() -> None:
 @click.option(
     "--api-key-limit",
     multiple=True,
-    metavar="NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS",
+    metavar="NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS[:TOKENS_PER_MINUTE]",
     help="Limits of a client; an empty number is no limit.",
 )
 @click.option(
@@ -245,12 +245,12 @@ def run_command(
 
 def _key_limits(text: str) -> tuple[str, KeyLimits]:
     name, _, limits = text.partition("=")
-    per_minute, separator, concurrent = limits.partition(":")
-    if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
-        raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS")
-    if any(part and not int(part) for part in (per_minute, concurrent)):
+    parts = limits.split(":")
+    if not name or len(parts) not in (2, 3) or not all(part.isdecimal() or not part for part in parts):
+        raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS[:TOKENS_PER_MINUTE]")
+    if any(part and not int(part) for part in parts):
         raise click.BadParameter(f"{text!r}: a limit must be at least 1")
-    return name, KeyLimits(*(int(part) if part else None for part in (per_minute, concurrent)))
+    return name, KeyLimits(*(int(part) if part else None for part in parts))
 
 
 async def _nothing_to_discover() -> None:

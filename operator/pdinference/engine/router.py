@@ -94,4 +94,7 @@ def _limits(keys: ApiKeys | None) -> list[str]:
 
 def _limit(limit: ApiKeyLimit) -> str:
     """An empty number is no limit."""
-    return ":".join(str(number or "") for number in (limit.requests_per_minute, limit.concurrent_requests))
+    numbers = [limit.requests_per_minute, limit.concurrent_requests]
+    if limit.tokens_per_minute is not None:  # an earlier router knows the first two alone
+        numbers.append(limit.tokens_per_minute)
+    return ":".join(str(number or "") for number in numbers)

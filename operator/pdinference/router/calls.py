@@ -66,6 +66,7 @@ class Call:
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
         one_token: Whether the answer has one token, and so comes with the first one without being a stream.
+        is_understood: Whether the options of a call for tokens have forms that vLLM accepts.
         wants_usage: Whether the client wants the number of tokens at the end of the stream.
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
@@ -79,6 +80,7 @@ class Call:
     split: bool = False
     stream: bool = False
     one_token: bool = False
+    is_understood: bool = False
     wants_usage: bool = False
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""
@@ -238,7 +240,7 @@ def _of_tokens(call: Call, members: Mapping[str, msgspec.Raw]) -> Call:
     if options is None:
         return replace(call, stream=text_of(members.get("stream")) == b"true")
     split = options.answers == 1 and _one_sequence(call.path, members)
-    return replace(call, split=split, stream=bool(options.stream), wants_usage=options.wants_usage)
+    return replace(call, split=split, stream=bool(options.stream), is_understood=True, wants_usage=options.wants_usage)
 
 
 def text_of(value: msgspec.Raw | None) -> bytes | None:

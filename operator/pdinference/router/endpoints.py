@@ -37,3 +37,5 @@ GET: Final = frozenset({"/v1/models", "/version"})
 
 FORMS: Final = frozenset({"/v1/audio/transcriptions", "/v1/audio/translations"})
 """Endpoints whose body is a form."""
+WITHOUT_MODEL: Final = frozenset({"/v1/messages/count_tokens", "/tokenize", "/detokenize"})
+"""Endpoints that no tokens are computed for."""

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -26,10 +26,12 @@ class KeyLimits:
     Attributes:
         requests_per_minute: Requests that may begin in a minute.
         concurrent_requests: Requests at a time.
+        tokens_per_minute: Tokens of prompts and answers in a minute, without those of a cache.
     """
 
     requests_per_minute: int | None = None
     concurrent_requests: int | None = None
+    tokens_per_minute: int | None = None
 
 
 class UnknownKeyError(Exception):
@@ -124,28 +126,52 @@ class Keys:
         finally:
             usage.running -= 1
 
+    def spent(self, name: str, tokens: int) -> None:
+        """Count the tokens of an answer. They are known only at its end, so the next requests wait for them."""
+        limit = self._limits.get(name, KeyLimits()).tokens_per_minute
+        if limit is not None:
+            self._usage.setdefault(name, _Usage()).tokens.take(tokens, limit, self._clock())
+
 
 @dataclass(slots=True)
-class _Usage:
-    """A token bucket of requests, and those that run.
+class _Bucket:
+    """A token bucket, which is full again after a minute.
 
     Attributes:
-        missing: Requests that are missing from the full bucket.
+        missing: What is missing from the full bucket; more than it holds after an answer that was longer.
         at: When that was so.
     """
 
-    running: int = 0
     missing: float = 0.0
     at: float = 0.0
+
+    def seconds_until(self, wanted: float, limit: int, now: float) -> float:
+        """Seconds until so much is there; 0 if it is."""
+        each = 60 / limit
+        self.missing, self.at = max(0.0, self.missing - (now - self.at) / each), now
+        return max(0.0, (self.missing + wanted - limit) * each)
+
+    def take(self, number: float, limit: int, now: float) -> None:
+        """Take so much, be it there or not."""
+        self.seconds_until(number, limit, now)
+        self.missing += number
+
+
+@dataclass(slots=True)
+class _Usage:
+    """What a client has used lately, and its requests that run."""
+
+    running: int = 0
+    requests: _Bucket = field(default_factory=_Bucket)
+    tokens: _Bucket = field(default_factory=_Bucket)
 
     def admit(self, name: str, limits: KeyLimits, now: float) -> None:
         if limits.concurrent_requests is not None and self.running >= limits.concurrent_requests:
             raise KeyLimitError(f"Key {name} has {self.running} requests, its maximum at a time.", 1)
-        if limits.requests_per_minute is None:
+        if (tokens := limits.tokens_per_minute) is not None and (wait := self.tokens.seconds_until(1, tokens, now)):
+            raise KeyLimitError(f"Key {name} has used its maximum of {tokens} tokens a minute.", 1 + int(wait))
+        if (requests := limits.requests_per_minute) is None:
             return
-        each = 60 / limits.requests_per_minute
-        missing = max(0.0, self.missing - (now - self.at) / each)
-        if missing + 1 > limits.requests_per_minute:
-            message = f"Key {name} has sent its maximum of {limits.requests_per_minute} requests a minute."
-            raise KeyLimitError(message, 1 + int((missing + 1 - limits.requests_per_minute) * each))
-        self.missing, self.at = missing + 1, now
+        if wait := self.requests.seconds_until(1, requests, now):
+            raise KeyLimitError(f"Key {name} has sent its maximum of {requests} requests a minute.", 1 + int(wait))
+        self.requests.take(1, requests, now)

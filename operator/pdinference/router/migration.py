@@ -15,6 +15,7 @@ from pdinference.router.calls import Call, is_empty, text_of
 from pdinference.router.events import BOUNDARY, DATA, ErrorBody
 from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
+from pdinference.router.usage import Usage
 
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
@@ -176,6 +177,11 @@ class StreamProgress:
     def can_continue(self) -> bool:
         """Whether nothing was sent, or nothing but text, of a prompt whose tokens are known."""
         return not self._head or (bool(self._prompt) and self._plain)
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens so far; None if they are not known."""
+        return Usage(len(self._prompt), len(self._tokens)) if self._prompt else None
 
     def take(self, data: bytes) -> bytes:
         """The events for the client.

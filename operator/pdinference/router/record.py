@@ -19,6 +19,7 @@ from pdinference.api.names import (
 )
 from pdinference.router.adaptive import Choice
 from pdinference.router.answer_text import AnswerText
+from pdinference.router.client_tokens import ClientTokens
 from pdinference.router.room import ClientAnswers
 from pdinference.router.timing import LatencyMetrics, StreamTiming
 from pdinference.router.tracing import Tracer
@@ -117,6 +118,7 @@ class Metrics:
         )
         self.queued = Gauge(METRIC_QUEUED_REQUESTS, "Requests that wait for pods.", registry=self.registry)
         self.ways = WayMetrics(self.registry)
+        self.client_tokens = ClientTokens(self.registry)
         self.idle = Gauge(
             METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
         )
@@ -157,6 +159,7 @@ class Record:
         text: The text of a streamed answer; None if it is not kept.
         choice: The way that was chosen for it; None if it had no other one.
         usage: What vLLM said of its tokens; None if that is not read.
+        spent: The tokens of its answer, as far as they are known; None without an answer.
     """
 
     request_id: str
@@ -178,6 +181,7 @@ class Record:
     text: AnswerText | None = None
     choice: Choice | None = None
     usage: Usage | None = None
+    spent: Usage | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -209,6 +213,16 @@ class Record:
         self.usage = usage
         if self.choice is not None:
             self.telemetry.metrics.ways.answered(self.choice, usage)
+
+    def count(self, usage: Usage | None, *, known: bool) -> None:
+        """Count the tokens of its answer, once.
+
+        Args:
+            usage: The tokens, as far as they are known.
+            known: Whether these are all.
+        """
+        self.spent = usage
+        self.telemetry.metrics.client_tokens.count(self.client, usage, known=known)
 
     def prefilled(self, pod: str) -> None:
         """Note the P pod that computed the prompt, at the last try."""

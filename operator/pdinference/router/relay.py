@@ -3,6 +3,8 @@
 Tests: tests/router/test_handover.py, tests/router/test_migration.py, tests/router/test_failures.py
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -16,6 +18,7 @@ from pdinference.router.exchange import PodFailure, Stream, check_not_aborted
 from pdinference.router.migration import StreamFaultError, StreamProgress
 from pdinference.router.record import Record
 from pdinference.router.timing import StreamTiming
+from pdinference.router.usage import usage_in
 
 _LONGEST_EVENT: Final = 2**20
 
@@ -28,6 +31,9 @@ class Relay:
         progress: How far the stream has come; None if it cannot continue at another pod.
         timing: When its tokens came; None if it is not measured.
         text: Keeps its text; None if that is not kept.
+
+    Attributes:
+        is_complete: Whether all of it has come.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Relay:
         text: AnswerText | None = None,
     ) -> None:
         self.response = response
+        self.is_complete = False
         self._progress = progress
         self._timing = timing
         self._text = text
@@ -48,6 +55,23 @@ class Relay:
     def can_continue(self) -> bool:
         """Whether another pod can continue the stream."""
         return self._progress is not None and self._progress.can_continue
+
+    @contextmanager
+    def counted(self, record: Record) -> Iterator[None]:
+        """Count the tokens of the stream when it has ended: those of vLLM's report, or those that have come."""
+        try:
+            yield
+        finally:
+            self._count(record)
+
+    def _count(self, record: Record) -> None:
+        so_far = None if self._progress is None else self._progress.usage
+        reported = usage_in(self._latest) if self._timing is None else self._timing.usage
+        if self.is_complete:
+            usage = reported or so_far
+            record.count(usage, known=usage is not None)
+        else:
+            record.count(so_far or reported, known=so_far is not None)
 
     def next_call(self) -> Call | None:
         """The call that continues it; None if only its end is missing."""

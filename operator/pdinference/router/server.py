@@ -24,7 +24,7 @@ from pdinference.router.bodies import Bodies
 from pdinference.router.calls import REQUEST_ID, Call, MalformedError, read_call, read_form
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
-from pdinference.router.endpoints import FORMS, GET, POST
+from pdinference.router.endpoints import FORMS, GET, POST, WITHOUT_MODEL
 from pdinference.router.errors import problem
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange
 from pdinference.router.hops import to_clients, to_pods
@@ -38,6 +38,7 @@ from pdinference.router.relay import Relay
 from pdinference.router.room import Answers, FullError, Room, Shares, owner_of
 from pdinference.router.timing import timed
 from pdinference.router.untrusted import NotJsonError, check_text
+from pdinference.router.usage import Usage, usage_of
 from pdinference.router.ways import Way
 
 _LOG = logging.getLogger("pdinference.router.access")
@@ -160,6 +161,8 @@ class Front:
             status, outcome = _CLIENT_CLOSED, "cancelled"
             response = web.Response(status=status)  # aiohttp finds that it cannot send it
         finally:
+            if self._keys is not None and record.spent is not None:
+                self._keys.spent(record.client, record.spent.computed)
             record.ended(request.path, status, outcome)
             _log(request, record, status, outcome)
         return response
@@ -225,27 +228,31 @@ class Front:
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)
         progress = StreamProgress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
-        async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
-            headers = _headers(answer.headers, record)
-            if isinstance(answer, Whole):
-                return await _written(request, answer, headers), "answered"
-            if record.timing is not None:
-                record.timing.came()
-            relay = Relay(
-                web.StreamResponse(status=answer.status, headers=headers), progress, record.timing, record.text
-            )
-            await relay.response.prepare(request)
-            fault = await self._passed_on(relay, answer, call, record)
-        while fault and relay.can_continue and not record.poison and record.migrations < _MOST_MIGRATIONS:
-            fault = await self._migrated(relay, record)
-        if not fault:
-            with suppress(ConnectionResetError):  # many clients leave at the last event
-                await relay.response.write_eof()
-            return relay.response, "answered"
-        await relay.fail(request.path, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
-        if request.transport is not None:
-            request.transport.close()  # without the last chunk of the encoding, the response is not complete
-        return relay.response, "cut"
+        with ExitStack() as stack:
+            async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
+                headers = _headers(answer.headers, record)
+                if isinstance(answer, Whole):
+                    _count(answer, call, record)
+                    return await _written(request, answer, headers), "answered"
+                if record.timing is not None:
+                    record.timing.came()
+                relay = Relay(
+                    web.StreamResponse(status=answer.status, headers=headers), progress, record.timing, record.text
+                )
+                stack.enter_context(relay.counted(record))
+                await relay.response.prepare(request)
+                fault = await self._passed_on(relay, answer, call, record)
+            while fault and relay.can_continue and not record.poison and record.migrations < _MOST_MIGRATIONS:
+                fault = await self._migrated(relay, record)
+            if not fault:
+                relay.is_complete = True
+                with suppress(ConnectionResetError):  # many clients leave at the last event
+                    await relay.response.write_eof()
+                return relay.response, "answered"
+            await relay.fail(request.path, f"The {_LETTERS[answer.pod.observed.role]} pod failed ({fault}).")
+            if request.transport is not None:
+                request.transport.close()  # without the last chunk of the encoding, the response is not complete
+            return relay.response, "cut"
 
     async def _passed_on(self, relay: Relay, answer: Stream, call: Call, record: Record) -> str:
         """Pass on a stream. Returns why the pod stopped; empty if the stream is complete."""
@@ -307,6 +314,13 @@ async def _invite(request: web.Request) -> None:
     if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the response has not begun
+
+
+def _count(answer: Whole, call: Call, record: Record) -> None:
+    """Count the tokens of a whole answer."""
+    if answer.status == HTTPStatus.OK and call.path not in WITHOUT_MODEL:
+        usage = usage_of(answer.body)
+        record.count(usage, known=usage is not None)
 
 
 async def _written(request: web.Request, answer: Whole, headers: Mapping[str, str]) -> web.StreamResponse:
@@ -385,9 +399,15 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
         "retries": record.retries,
         "migrations": record.migrations,
         **{f"{name}_seconds": round(seconds, 4) for name, seconds in record.stages.items()},
+        **({} if record.spent is None else _tokens(record.spent)),
         **({} if record.choice is None else {"why": record.choice.explained(record.usage)}),
     }
     _LOG.info(msgspec.json.encode(fields).decode())
+
+
+def _tokens(spent: Usage) -> dict[str, int]:
+    cached = {} if spent.cached is None else {"cached_tokens": spent.cached}
+    return {"prompt_tokens": spent.prompt, **cached, "answer_tokens": spent.answer}
 
 
 def client_session(connect_seconds: float) -> aiohttp.ClientSession:

@@ -64,13 +64,15 @@ class StreamTiming:
 
     Args:
         hides_report: Whether the report of the number of tokens is only for the router.
+        is_measured: Whether its latencies count.
 
     Attributes:
         usage: The report; None before it came.
     """
 
-    def __init__(self, *, hides_report: bool = False) -> None:
+    def __init__(self, *, hides_report: bool = False, is_measured: bool = True) -> None:
         self._hides_report = hides_report
+        self._is_measured = is_measured
         self._began = time.perf_counter()
         self._first: float | None = None
         self._last = 0.0
@@ -136,6 +138,8 @@ class StreamTiming:
             status: Status of the response.
             outcome: How the request ended: `answered`, `cut`, `cancelled` or another word for a request without answer.
         """
+        if not self._is_measured:
+            return
         if (first_token := self.first_token) is not None:
             metrics.first_token.observe(first_token)
             if outcome == "answered" and (seconds := self.seconds_per_token) is not None:
@@ -147,9 +151,13 @@ class StreamTiming:
 
 
 def timed(call: Call) -> tuple[Call, StreamTiming | None]:
-    """A call that begins now, whose stream ends with the number of tokens; no timing if it is not for one stream."""
-    if not (call.stream and call.split and call.path in _MEASURED):
+    """A call that begins now, whose stream ends with the number of tokens; no timing without such a stream.
+
+    Latencies count if it is for one answer to one prompt.
+    """
+    if not (call.stream and call.is_understood and call.path in _MEASURED):
         return call, None
     if call.path == _REPORTS or call.wants_usage:
-        return call, StreamTiming()
-    return replace(call, stream_options={_INCLUDE: True}), StreamTiming(hides_report=True)  # others had no effect
+        return call, StreamTiming(is_measured=call.split)
+    hiding = StreamTiming(hides_report=True, is_measured=call.split)
+    return replace(call, stream_options={_INCLUDE: True}), hiding  # others had no effect

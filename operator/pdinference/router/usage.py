@@ -34,6 +34,19 @@ class Usage:
     answer: int
     cached: int | None = None
 
+    @property
+    def computed(self) -> int:
+        """Tokens that were not in a cache."""
+        return max(0, self.prompt - (self.cached or 0)) + self.answer
+
+
+def usage_of(body: bytes) -> Usage | None:
+    """The report of a whole answer, which may have prompt tokens alone, as embeddings have; None without one."""
+    if (found := usage_in(body)) is not None:
+        return found
+    prompt = _last(_PROMPT, body[-_LAST:])
+    return None if prompt is None else Usage(prompt, 0)
+
 
 def usage_in(text: bytes) -> Usage | None:
     """The last report in some events or in an answer; None without one."""

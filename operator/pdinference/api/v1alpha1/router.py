@@ -64,6 +64,9 @@ class ApiKeyLimit(ApiModel):
     """Maximum number of requests per minute. Further requests are rejected with status 429."""
     concurrent_requests: Annotated[int | None, Field(ge=1, le=100_000)] = None
     """Maximum number of requests at a time. Further requests are rejected with status 429."""
+    tokens_per_minute: Annotated[int | None, Field(ge=1, le=1_000_000_000)] = None
+    """Maximum number of tokens per minute, of prompts and answers, without cached ones. Requests after it are rejected
+    with status 429; running ones end as they would."""
 
 
 def _once(limits: list[ApiKeyLimit]) -> list[ApiKeyLimit]:
