@@ -13,9 +13,10 @@ import pytest
 from e2e.conftest import NAME, Serving
 from e2e.install import apply
 from e2e.test_serving import edited, settled
+from e2e.transfer import metrics_of
 from e2e.volumes import shared_folder
 from e2e.waiting import wait_until
-from pdinference.api.names import LABEL_BATCH
+from pdinference.api.names import LABEL_BATCH, LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, Role
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 
 pytestmark = pytest.mark.timeout(2400)
@@ -77,7 +78,18 @@ def test_clients_need_a_key_and_get_the_paths_of_the_api_alone(serving: Serving,
         answer = post(key=KEY)
         assert (answer.status_code, answer.headers["X-PDInference-Prefill"]) == (200, "parameter")
         assert post("/v1/load_lora_adapter", key=KEY).status_code == 404
-        assert {post(key=KEY).status_code for _ in range(6)} == {200, 429}
+        answers = [answer, *(post(key=KEY) for _ in range(6))]
+        assert {one.status_code for one in answers} == {200, 429}
+    reports = [one.json()["usage"] for one in answers if one.status_code == 200]
+    pods = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}={Role.ROUTER}")["items"]
+    (router,) = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    counted = {
+        sample.labels["kind"]: sample.value
+        for sample in metrics_of(serving.kubectl, router["metadata"]["name"], ROUTER_STATE_PORT)
+        if sample.name == "pdinference_router_client_tokens_total" and sample.labels["client"] == "team"
+    }
+    assert counted["prompt"] == sum(report["prompt_tokens"] for report in reports) > 0
+    assert counted["answer"] == sum(report["completion_tokens"] for report in reports) == 4 * len(reports)
 
 
 @pytest.fixture
