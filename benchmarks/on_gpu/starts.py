@@ -177,11 +177,16 @@ def start(case: str, model: Path, out: Path, number: int) -> dict[str, Any]:
             time.sleep(0.1)
         return {"case": case, "cache_bytes": _sizes(cache)} | log.found
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        log.join()
-        (out / f"{number}-{model.name}-{case}.log").write_text("".join(log.lines), encoding="utf-8")
+        end(process, log, out / f"{number}-{model.name}-{case}.log")
+
+
+def end(process: subprocess.Popen[bytes], log: "Log", file: Path) -> None:
+    """Kill an engine with all of its processes, and write its log."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    log.join()
+    file.write_text("".join(log.lines), encoding="utf-8")
 
 
 def kept_line(key: str, port: int, line: list[str]) -> list[str]:

@@ -12,11 +12,9 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,13 +102,8 @@ def _wake(model: Path, out: Path, name: str) -> dict[str, Any]:
         return found | {role: log.found for role, log in logs.items()}
     finally:
         router.kill()
-        for process in engines.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for role, log in logs.items():
-            log.join()
-            (out / f"{name}-{role}.log").write_text("".join(log.lines), encoding="utf-8")
+        for role, process in engines.items():
+            starts.end(process, logs[role], out / f"{name}-{role}.log")
 
 
 def main() -> None:

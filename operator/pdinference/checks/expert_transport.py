@@ -4,34 +4,33 @@ Tests: tests/checks/test_expert_transport.py
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import Spec
+from pdinference.api.nested import at
+from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.v1alpha1.expert_transport import (
+    ANYWHERE,
     HIGH_THROUGHPUT,
     LOW_LATENCY,
     OPTION,
     RANKS_OF_A_NODE,
     SMALL_STEPS,
     expert_transport,
-    maker_of,
-    requested,
 )
 from pdinference.api.validation import Problem
+from pdinference.checks.pair import template_containers
 from pdinference.checks.stated_twice import stated_twice
 from pdinference.memory import ModelFacts
 from pdinference.memory.exchange import LARGEST_HIDDEN
 
-_ANYWHERE: Final = "allgather_reducescatter"
 _DEEPEP: Final = (HIGH_THROUGHPUT, LOW_LATENCY)
 _MAKERS: Final = {
     **dict.fromkeys(_DEEPEP, ("NVIDIA", "AMD")),
     **dict.fromkeys(("mori_high_throughput", "mori_low_latency"), ("AMD",)),
 }
 """Whose GPUs a backend is for. All others are for NVIDIA's."""
-_ENGINE: Final = "vllm"
-"""The container whose capabilities count."""
 
 
 def expert_transport_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem]:
@@ -61,13 +60,13 @@ def expert_transport_warnings(spec: Spec) -> Iterator[Problem]:
     """Backends between nodes, which need more rights than the pods have."""
     for role in spec.engine_roles:
         own, backend, field = spec.of(role), expert_transport(spec, role), _field(spec, role)
-        between_nodes = own.parallelism.nodes > 1 and backend not in (None, _ANYWHERE)
-        if between_nodes and not any(_unfit(spec, role, field, None)) and not _adds_capabilities(own.pod_template):
+        between_nodes = own.parallelism.nodes > 1 and backend not in (None, ANYWHERE)
+        if between_nodes and not any(_unfit(spec, role, field, None)) and not _adds_capabilities(own):
             yield Problem(
                 field,
                 f"{backend} between nodes mostly needs packages in the image, and capabilities such as IPC_LOCK, which "
                 f"the chart value policy.capabilities has to allow. Add them in spec.{role}.podTemplate "
-                f"(docs/large-models.md), or use {_ANYWHERE}.",
+                f"(docs/large-models.md), or use {ANYWHERE}.",
             )
 
 
@@ -80,21 +79,21 @@ def _field(spec: Spec, role: Role) -> str:
 
 def _unfit(spec: Spec, role: Role, field: str, facts: ModelFacts | None) -> Iterator[Problem]:
     backend = expert_transport(spec, role)
-    if backend is not None and backend != _ANYWHERE:
+    if backend is not None and backend != ANYWHERE:
         yield from _of_devices(spec, role, backend, field)
         yield from _of_model(spec, role, backend, field, facts)
 
 
 def _of_devices(spec: Spec, role: Role, backend: str, field: str) -> Iterator[Problem]:
     own = spec.of(role)
-    maker, fitting = maker_of(own.accelerator), _MAKERS.get(backend, ("NVIDIA",))
+    maker, fitting = own.accelerator.maker, _MAKERS.get(backend, ("NVIDIA",))
     if own.accelerator.type == "CPU":
-        yield Problem(field, f"{backend} needs GPUs, and spec.{role} has CPUs. Use {_ANYWHERE}, or remove the field.")
+        yield Problem(field, f"{backend} needs GPUs, and spec.{role} has CPUs. Use {ANYWHERE}, or remove the field.")
     elif maker != "unknown" and maker not in fitting:
         makers = " and ".join(f"{one}'s" for one in fitting)
         yield Problem(
             field,
-            f"{backend} is for {makers} GPUs, and spec.{role}.accelerator requests {requested(own.accelerator)}. Use "
+            f"{backend} is for {makers} GPUs, and spec.{role}.accelerator requests {own.accelerator.requested}. Use "
             "another value, such as auto.",
         )
     elif backend in _DEEPEP and own.parallelism.nodes > 1 and own.parallelism.devices_per_pod != RANKS_OF_A_NODE:
@@ -107,7 +106,7 @@ def _of_devices(spec: Spec, role: Role, backend: str, field: str) -> Iterator[Pr
 
 def _of_model(spec: Spec, role: Role, backend: str, field: str, facts: ModelFacts | None) -> Iterator[Problem]:
     if spec.model.lora is not None:
-        yield Problem(field, f"vLLM computes LoRA adapters of experts with {_ANYWHERE} alone. Remove the field.")
+        yield Problem(field, f"vLLM computes LoRA adapters of experts with {ANYWHERE} alone. Remove the field.")
     if facts is None or facts.moe is None:
         return
     if backend in SMALL_STEPS and facts.hidden > LARGEST_HIDDEN:
@@ -117,7 +116,7 @@ def _of_model(spec: Spec, role: Role, backend: str, field: str, facts: ModelFact
             "another value.",
         )
     balance, split = spec.engine.expert_balance, spec.of(role).parallelism
-    experts, devices = facts.moe.experts + (balance.redundant if balance else 0), split.tensor * split.data
+    experts, devices = facts.moe.experts + (balance.redundant if balance else 0), split.expert_devices
     if backend in _DEEPEP and experts % devices:
         yield Problem(
             field,
@@ -126,19 +125,10 @@ def _of_model(spec: Spec, role: Role, backend: str, field: str, facts: ModelFact
         )
 
 
-def _adds_capabilities(template: dict[str, Any]) -> bool:
-    """Whether podTemplate, which may have any form until it is checked, adds capabilities to vLLM's container."""
-    for container in _list(_at(template, "spec", "containers")):
-        if _at(container, "name") == _ENGINE and _list(_at(container, "securityContext", "capabilities", "add")):
+def _adds_capabilities(role: RoleSpec) -> bool:
+    """Whether podTemplate adds capabilities to vLLM's container."""
+    for _, container in template_containers(role):
+        added = at(container, "securityContext", "capabilities", "add")
+        if container.get("name") == names.ENGINE_CONTAINER and isinstance(added, list) and added:
             return True
     return False
-
-
-def _at(value: Any, *path: str) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

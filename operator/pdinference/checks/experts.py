@@ -41,7 +41,7 @@ def expert_balance_problems(spec: Spec, facts: ModelFacts | None) -> Iterator[Pr
     if experts is None:
         return
     for role, split in spread.items():
-        devices, physical = split.tensor * split.data, experts + balance.redundant
+        devices, physical = split.expert_devices, experts + balance.redundant
         if missing := -physical % devices:
             yield Problem(
                 f"{_FIELD}.redundant",

@@ -3,13 +3,14 @@
 Tests: tests/checks/test_loading.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.source import configures_bucket
 from pdinference.api.validation import Problem
+from pdinference.checks.options import arguments_of
 from pdinference.checks.pair import environments
 
 _OPTION: Final = "load-format"
@@ -21,7 +22,7 @@ _BUCKET: Final = "spec.model.source.bucket"
 
 def loading_problems(spec: Spec) -> Iterator[Problem]:
     """Loaders that cannot work, and settings that are made twice."""
-    for field, arguments in _arguments(spec):
+    for field, arguments in arguments_of(spec, spec.engine_roles):
         yield from _twice(spec, field, arguments)
     for role in spec.engine_roles:
         if spec.model.load.format in _OF_GPUS and spec.of(role).accelerator.type == "CPU":
@@ -48,7 +49,7 @@ def _set_by_fields(spec: Spec, name: str) -> str:
     return "spec.model.load sets it. Remove the variable." if values.get(name) is not None else ""
 
 
-def _twice(spec: Spec, field: str, arguments: dict[str, Any]) -> Iterator[Problem]:
+def _twice(spec: Spec, field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
     chosen = spec.model.load_format
     if _OPTION in arguments and chosen is not None:
         automatic = spec.model.load.format == "auto"
@@ -59,9 +60,3 @@ def _twice(spec: Spec, field: str, arguments: dict[str, Any]) -> Iterator[Proble
         yield Problem(
             f"{field}.{_EXTRA}", "concurrency and memoryLimit of spec.model.load are set. Remove them, or the option."
         )
-
-
-def _arguments(spec: Spec) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "spec.engine.args", spec.engine.args
-    for role in spec.engine_roles:
-        yield f"spec.{role}.args", spec.of(role).args

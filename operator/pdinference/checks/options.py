@@ -6,7 +6,7 @@ default image, and an unknown one is only a warning.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pdinference.api.bounded_json import BoundedJsonError, JsonLimits, loads
 from pdinference.api.bounds import MAX_SPEC_BYTES
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.validation import Problem
@@ -88,10 +89,11 @@ def lists() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All `args` of a spec, with their paths."""
-    for name, part in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
-        yield f"spec.{name}.args", part.args
+def arguments_of(spec: Spec, roles: Iterable[Role] = ENGINE_ROLES) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """`args` of a spec, with their paths: those of the engine, and of roles."""
+    yield "spec.engine.args", spec.engine.args
+    of_roles = {Role.PARAMETER: spec.parameter, Role.DECODE: spec.decode}
+    yield from ((f"spec.{role}.args", of_roles[role].args) for role in roles)
 
 
 def _unfit(spec: Spec) -> Iterator[Problem]:

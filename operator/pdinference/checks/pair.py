@@ -13,6 +13,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.engines import runs_engines
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.nested import at
 from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.validation import Problem
 
@@ -95,13 +96,18 @@ def environments(spec: Spec, *, engines_only: bool = False) -> Iterator[tuple[st
 
 def overlaid_containers(role: RoleSpec) -> Iterator[tuple[int, Any, dict[str, Any]]]:
     """Index, name and variables of each container in podTemplate, which may have any form until it is checked."""
-    spec = role.pod_template.get("spec")
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    for index, container in template_containers(role):
+        entries = _maps(container.get("env"))
+        variables = {str(entry.get("name")): entry.get("value", entry.get("valueFrom")) for entry in entries}
+        yield index, container.get("name"), variables
+
+
+def template_containers(role: RoleSpec) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Index and content of each container in podTemplate, which may have any form until it is checked."""
+    containers = at(role.pod_template, "spec", "containers")
     for index, container in enumerate(containers if isinstance(containers, list) else []):
         if isinstance(container, Mapping):
-            entries = _maps(container.get("env"))
-            variables = {str(entry.get("name")): entry.get("value", entry.get("valueFrom")) for entry in entries}
-            yield index, container.get("name"), variables
+            yield index, container
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:

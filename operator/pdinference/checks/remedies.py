@@ -13,7 +13,7 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
 from pdinference.api.v1alpha1.defaults import chunked_prefill
-from pdinference.api.v1alpha1.expert_transport import SMALL_STEPS, expert_transport
+from pdinference.api.v1alpha1.expert_transport import ANYWHERE, SMALL_STEP, SMALL_STEPS, expert_transport
 from pdinference.checks.model_shape import model_problems
 from pdinference.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
 from pdinference.memory.comparison.common_gpus import common_products
@@ -23,7 +23,7 @@ from pdinference.memory.split import GPUS_OF_A_HOST
 _NAMED = 3
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
 _BATCHES: tuple[int, ...] = (4096, 2048)
-_SMALL_BATCHES: tuple[int, ...] = (256,)
+_SMALL_BATCHES: tuple[int, ...] = (SMALL_STEP,)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
 _MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
@@ -78,8 +78,8 @@ def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
     if plan is None or fits(plan) is not True:
         return False
     # Other products may have another backend: that would be the remedy.
-    same = plan.settings.expert_transport == expert_transport(inputs.spec, role)
-    return same or f"{role}.expertTransport" in change or expert_transport(inputs.spec, role) is None
+    backend = expert_transport(inputs.spec, role)
+    return backend in (None, plan.settings.expert_transport) or f"{role}.expertTransport" in change
 
 
 def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _changes(inputs: Inputs, role: Role, plan: RolePlan) -> Iterator[Change]:
         yield {f"{role}.enableChunkedPrefill": True}
     yield from ({f"{role}.maxNumBatchedTokens": n} for n in batches if n < settings.max_num_batched_tokens)
     if expert_transport(spec, role) is not None:
-        yield {f"{role}.expertTransport": "allgather_reducescatter"}
+        yield {f"{role}.expertTransport": ANYWHERE}
     if not settings.eager:
         yield {f"{role}.enforceEager": True}
     if settings.kv_bytes > 1:

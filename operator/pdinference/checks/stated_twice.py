@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
+from pdinference.checks.options import arguments_of
 
 
 def stated_twice(
@@ -22,6 +23,6 @@ def stated_twice(
         roles: Those for which the field holds. Default: all.
     """
     chosen = spec.engine_roles if roles is None else roles
-    for part, arguments in (("engine", spec.engine.args), *((role, spec.of(role).args) for role in chosen)):
+    for path, arguments in arguments_of(spec, chosen):
         for option in sorted(arguments.keys() & set(options)):
-            yield Problem(f"spec.{part}.args.{option}", f"{field} sets this option. Remove one of the two.")
+            yield Problem(f"{path}.{option}", f"{field} sets this option. Remove one of the two.")

@@ -5,7 +5,6 @@ from typing import Any
 from pdinference.api.engines import Slot
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, Spec
-from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
 from pdinference.engine.compile_cache import (
@@ -150,15 +149,10 @@ def _start_environment(spec: Spec, role: Role) -> list[EnvironmentVariable]:
     it has no second process here.
     """
     own, chosen = spec.of(role), _chosen_options(spec, role)
-    forks = _is_nvidia(own.accelerator) and own.parallelism.devices == 1 and not chosen.keys() & {*_NOT_FORKED}
+    # Drivers of others may not bear a fork.
+    is_nvidia = own.accelerator.type != "CPU" and own.accelerator.maker == "NVIDIA"
+    forks = is_nvidia and own.parallelism.devices == 1 and not chosen.keys() & {*_NOT_FORKED}
     return [variable("VLLM_WORKER_MULTIPROC_METHOD", "fork")] if forks else []
-
-
-def _is_nvidia(accelerator: Accelerator) -> bool:
-    """Whether the devices are NVIDIA's by their name. Drivers of others may not bear a fork."""
-    claimed = accelerator.devices
-    name = claimed.device_class_name if claimed else accelerator.resource_name
-    return accelerator.type != "CPU" and "nvidia.com" in name
 
 
 def _process_environment() -> list[EnvironmentVariable]:

@@ -5,12 +5,12 @@ Tests: tests/memory/test_exchange.py
 
 from typing import Final
 
-from pdinference.api.v1alpha1.expert_transport import HIGH_THROUGHPUT, LOW_LATENCY
+from pdinference.api.v1alpha1.expert_transport import ANYWHERE, HIGH_THROUGHPUT, LOW_LATENCY
 from pdinference.memory.figures import MIB, ceil_div
 from pdinference.memory.model.shape import ModelFacts
 from pdinference.memory.settings import Settings
 
-_WITHOUT_BUFFERS: Final = (None, "allgather_reducescatter")
+_WITHOUT_BUFFERS: Final = (None, ANYWHERE)
 _HIDDEN_SIZES: Final = (2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192)
 """Of DeepEP's kernels; vLLM rounds others up (`SUPPORTED_HIDDEN_SIZES` in vLLM's fused_moe/prepare_finalize)."""
 LARGEST_HIDDEN: Final = _HIDDEN_SIZES[-1]

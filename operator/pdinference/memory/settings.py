@@ -167,7 +167,7 @@ def settings_of(
         tensor=parallel.tensor,
         layer_partition=tuple(parallel.layer_partition) or even_partition(facts.layers, parallel.pipeline),
         data=parallel.data,
-        expert_ranks=parallel.tensor * parallel.data if parallel.expert else 1,
+        expert_ranks=parallel.expert_devices if parallel.expert else 1,
         dtype_bytes=dtype_bytes,
         quantization=quantization,
         kv_bytes=_kv_bytes(spec, role, facts, dtype_bytes),

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.nested import at
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference_advise.advice.workload.trace import Trace
 
@@ -43,14 +44,14 @@ class Starts:
     @classmethod
     def stated(cls, seconds: float) -> "Starts":
         """Those of an option, for all roles."""
-        return cls(dict.fromkeys((Role.PARAMETER, Role.DECODE), seconds), "--start")
+        return cls(dict.fromkeys(ENGINE_ROLES, seconds), "--start")
 
     @classmethod
     def of_status(cls, status: Any) -> "Starts":
         """Those that the operator has measured. A file may hold anything there: what is no number is not known."""
         found: dict[Role, float] = {}
-        for role in (Role.PARAMETER, Role.DECODE):
-            typical = _at(status, "roles", role.value, "start", "typicalSeconds")
+        for role in ENGINE_ROLES:
+            typical = at(status, "roles", role.value, "start", "typicalSeconds")
             if isinstance(typical, int) and not isinstance(typical, bool) and 0 <= typical <= _LONGEST_S:
                 found[role] = float(typical)
         return cls(found, "status.roles of the file")
@@ -157,9 +158,3 @@ def note(starts: Starts, least: Mapping[Role, float | None], mean: float) -> Ite
             )
         else:
             yield f"{known}. {path} is for the mean load, and enough for what comes before new pods are ready."
-
-
-def _at(value: Any, *path: str) -> Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

@@ -7,14 +7,15 @@ Tests: tests/checks/test_expert_transport.py
 """
 
 import re
-from typing import Final, Literal
+from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.resource import Spec
-from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 
 OPTION: Final = "all2all-backend"
 """The option of vLLM."""
+ANYWHERE: Final = "allgather_reducescatter"
+"""vLLM's default, which needs neither packages nor rights."""
 HIGH_THROUGHPUT: Final = "deepep_high_throughput"
 LOW_LATENCY: Final = "deepep_low_latency"
 SMALL_STEPS: Final = (LOW_LATENCY, "nixl_ep")
@@ -28,8 +29,6 @@ _HOPPER_OR_LATER: Final = re.compile(r"nvidia-(h20|h100|h200|h800|b[23]00)\b", r
 """Products of which a node has eight. GH200 and GB200 have fewer."""
 RANKS_OF_A_NODE: Final = 8
 """DeepEP's ranks 0 to 7 have to be on one node, and so on (vllm/v1/engine/utils.py)."""
-
-Maker = Literal["AMD", "NVIDIA", "another", "unknown"]
 
 
 def expert_transport(spec: Spec, role: Role) -> str | None:
@@ -47,22 +46,7 @@ def _by_device(spec: Spec, role: Role) -> str | None:
     alone = spec.transfers_kv and not spec.router.is_adaptive
     if own.parallelism.nodes == 1 or not alone or spec.model.lora is not None:
         return None
-    if maker_of(own.accelerator) == "AMD":
+    if own.accelerator.maker == "AMD":
         return _MORI[role]
     whole = own.parallelism.devices_per_pod == RANKS_OF_A_NODE
     return _DEEPEP[role] if whole and products and all(map(_HOPPER_OR_LATER.match, products)) else None
-
-
-def requested(accelerator: Accelerator) -> str:
-    """The name by which pods request devices."""
-    return accelerator.devices.device_class_name if accelerator.devices else accelerator.resource_name
-
-
-def maker_of(accelerator: Accelerator) -> Maker:
-    """Who makes the devices, by that name. A device class may have any name."""
-    name = requested(accelerator)
-    if "amd.com" in name:
-        return "AMD"
-    if "nvidia.com" in name:
-        return "NVIDIA"
-    return "unknown" if accelerator.devices else "another"

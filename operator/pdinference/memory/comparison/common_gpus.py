@@ -64,8 +64,7 @@ def common_gpu_plans(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[GPUPla
 
 def common_products(accelerator: Accelerator) -> tuple[str, ...]:
     """Common GPUs that a resource or DeviceClass offers, from small to large; none where it is not known."""
-    devices = accelerator.devices
-    return _OFFERED.get(accelerator.resource_name if devices is None else devices.device_class_name, ())
+    return _OFFERED.get(accelerator.requested, ())
 
 
 def _on(inputs: Inputs, role: Role, product: str) -> RolePlan:

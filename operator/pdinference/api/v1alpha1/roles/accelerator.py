@@ -44,6 +44,8 @@ Attribute = Annotated[
     AfterValidator(_domain_fits),
 ]
 
+Maker = Literal["AMD", "NVIDIA", "another", "unknown"]
+
 
 class Devices(ApiModel):
     """Devices that each pod claims through dynamic resource allocation, one for each rank."""
@@ -102,3 +104,17 @@ class Accelerator(ApiModel):
             message="devices and products exclude each other. Remove products; select devices with devices.selectors.",
         ),
     )
+
+    @property
+    def requested(self) -> str:
+        """The name by which pods request devices."""
+        return self.devices.device_class_name if self.devices else self.resource_name
+
+    @property
+    def maker(self) -> Maker:
+        """Who makes the devices, by that name. A device class may have any name."""
+        if "amd.com" in self.requested:
+            return "AMD"
+        if "nvidia.com" in self.requested:
+            return "NVIDIA"
+        return "unknown" if self.devices else "another"

@@ -75,6 +75,11 @@ class Parallelism(ApiModel):
     )
 
     @property
+    def expert_devices(self) -> int:
+        """Devices of an instance that share the experts of a layer."""
+        return self.tensor * self.data
+
+    @property
     def exchanges_tokens(self) -> bool:
         """Whether tokens go to experts of other data-parallel ranks (`use_all2all_kernels` of vLLM's fused_moe)."""
         return self.expert and self.data > 1
@@ -82,7 +87,7 @@ class Parallelism(ApiModel):
     @property
     def spreads_experts(self) -> bool:
         """Whether there are several devices over which experts are spread."""
-        return self.expert and self.tensor * self.data > 1
+        return self.expert and self.expert_devices > 1
 
     @property
     def devices(self) -> int:
