@@ -22,6 +22,7 @@ from pdinference.checks.model_shape import model_problems
 from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
+from pdinference.checks.queue import queue_problems
 from pdinference.checks.recurrent import recurrent_warnings
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import path_risks, pinning_risks, product_risks, risks
@@ -133,6 +134,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from lora_problems(resource)
     yield from expert_balance_problems(resource.spec, facts.shape)
     yield from expert_transport_problems(resource.spec, facts.shape)
+    yield from queue_problems(resource.spec)
     yield from traces_problems(resource.spec)
     yield from facts.problems
     if facts.shape is not None:

@@ -14,13 +14,14 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.defaults import BATCHED_TOKENS_OF_BOTH
 from pdinference.api.v1alpha1.roles.role import MOST_RANKS
-from pdinference.api.v1alpha1.router import Disaggregation, RouterPolicy, WhenNoPrefill
+from pdinference.api.v1alpha1.router import Disaggregation, Priority, RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.cli.option_types import NumberRange
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
+from pdinference.router.fair_shares import FairShares, Standing
 from pdinference.router.keys import KeyLimits, Keys
 from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.models import Models
@@ -150,6 +151,18 @@ def router_command() -> None:
     help="Limits of a client; an empty number is no limit.",
 )
 @click.option(
+    "--fair-shares/--no-fair-shares",
+    default=False,
+    show_default=True,
+    help="Give clients their places in vLLM's queue, which needs --scheduling-policy=priority there.",
+)
+@click.option(
+    "--standing",
+    multiple=True,
+    metavar="NAME=PRIORITY:SHARE",
+    help="What a client gets when requests wait. Default: Normal:1.",
+)
+@click.option(
     "--tls-folder",
     type=click.Path(file_okay=False, path_type=Path),
     help="Mounted Secret with tls.crt and tls.key for clients. Default: HTTP.",
@@ -186,6 +199,8 @@ def run_command(
     drain_seconds: float,
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
+    fair_shares: bool,
+    standing: tuple[str, ...],
     tls_folder: Path | None,
     otlp_endpoint: str,
     log_requests: bool,
@@ -222,6 +237,7 @@ def run_command(
         limits=limits_of(memory_limit()),
         verification=verification,
         keys=keys,
+        fair_shares=FairShares(dict(map(_standing, standing))) if fair_shares else None,
         models=Models(served_model, max_model_length),
         tls_folder=tls_folder,
         spans=spans,
@@ -251,6 +267,15 @@ def _key_limits(text: str) -> tuple[str, KeyLimits]:
     if any(part and not int(part) for part in parts):
         raise click.BadParameter(f"{text!r}: a limit must be at least 1")
     return name, KeyLimits(*(int(part) if part else None for part in parts))
+
+
+def _standing(text: str) -> tuple[str, Standing]:
+    name, _, standing = text.partition("=")
+    priority, _, share = standing.partition(":")
+    if not name or priority not in {"", *get_args(Priority)} or not (share.isdecimal() or not share):
+        raise click.BadParameter(f"{text!r} is not NAME=PRIORITY:SHARE")
+    default = Standing()
+    return name, Standing(priority or default.priority, int(share or default.share))  # type: ignore[arg-type]
 
 
 async def _nothing_to_discover() -> None:

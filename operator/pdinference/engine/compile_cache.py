@@ -13,6 +13,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.traces import OPTION as TRACES
 from pdinference.engine.command import Command, EnvironmentVariable, script_program, variable
+from pdinference.engine.queue import OPTION as SCHEDULING_POLICY
 
 COMPILE_CACHE_MOUNT: Final = "/compile-cache"
 """Mount path of the volume with the archives."""
@@ -29,6 +30,7 @@ _WITHOUT_EFFECT: Final = frozenset(
         "kv-transfer-config",
         TRACES,
         "port",
+        SCHEDULING_POLICY,
         "served-model-name",
         "shutdown-timeout",
     }

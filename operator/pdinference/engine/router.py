@@ -48,10 +48,11 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         **_ranks(resource.spec),
         **(_objectives(resource.spec.objectives) | _step_tokens(resource.spec) if router.is_adaptive else {}),
         **({"api-keys-folder": API_KEYS_MOUNT} if router.api_keys else {}),
+        **({"fair-shares": True} if router.api_keys and router.api_keys.shares_fairly else {}),
         **({"tls-folder": TLS_MOUNT} if router.tls else {}),
         **({"otlp-endpoint": spans} if spans else {}),
     }
-    arguments = (*to_argv(options), *_models(resource), *_limits(router.api_keys))
+    arguments = (*to_argv(options), *_models(resource), *_limits(router.api_keys), *_standings(router.api_keys))
     return Command(program=("pdinference", "router", "run"), arguments=tuple(map(literal, arguments)))
 
 
@@ -90,6 +91,12 @@ def _models(resource: PDInference) -> list[str]:
 
 def _limits(keys: ApiKeys | None) -> list[str]:
     return [f"--api-key-limit={limit.name}={_limit(limit)}" for limit in (keys.limits if keys else ())]
+
+
+def _standings(keys: ApiKeys | None) -> list[str]:
+    """What clients get when requests wait, where it is not the default."""
+    stated = [limit for limit in (keys.limits if keys else ()) if limit.priority or limit.share]
+    return [f"--standing={limit.name}={limit.priority or ''}:{limit.share or ''}" for limit in stated]
 
 
 def _limit(limit: ApiKeyLimit) -> str:

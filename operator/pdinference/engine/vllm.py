@@ -21,6 +21,7 @@ from pdinference.engine.host_local import slot_environment
 from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import expert_options, parallel_environment, parallel_options
+from pdinference.engine.queue import queue_options
 from pdinference.engine.traces import traces_environment, traces_options
 
 # `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
@@ -60,6 +61,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
         **expert_options(resource.spec, role),
         "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
         "port": ENGINE_PORT if slot is None else slot.port,
+        **queue_options(resource.spec),
         **traces_options(resource.spec),
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
         **connector.options(),

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from pdinference.engine.connectors.handover import MEMBER, TransferParams
 from pdinference.router.arguments import ARGUMENTS, ArgumentError, checked, is_internal
 from pdinference.router.endpoints import POST
+from pdinference.router.fair_shares import HEADER
 from pdinference.router.forms import FORM, FormError, rewritten
 from pdinference.router.replaced import STREAM_OPTIONS, replaced
 from pdinference.router.untrusted import PIECE, NotJsonError, decoded
@@ -25,6 +26,7 @@ _ID_IN_BODY: Final = "/v1/responses"
 _BYTES_PER_TOKEN: Final = 4
 """Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
 _JSON: Final = "application/json"
+_PRIORITY: Final = "priority"
 
 _PROMPTS: Final = "/v1/completions"
 """Endpoint that takes several prompts."""
@@ -142,6 +144,12 @@ class Call:
             return call
         return call.changed({**self.members(), "request_id": f"resp_{request_id}"})
 
+    def placed(self, number: int) -> "Call":
+        """The same call with a place in the queue of the pod."""
+        headers = self.headers.copy()
+        headers[HEADER] = str(number)
+        return replace(self, headers=headers)
+
     def changed(self, members: Mapping[str, Any]) -> "Call":
         """The same call with these members, and no others."""
         return replace(self, body=msgspec.json.encode(members), found=None)
@@ -155,6 +163,7 @@ async def read_call(
     session: str = "",
     *,
     custom_arguments: bool = False,
+    own_priority: bool = True,
 ) -> Call:
     """Read the body of a request to one of the endpoints in `POST`, but for those in `FORMS`, after `check_text`.
 
@@ -165,6 +174,7 @@ async def read_call(
         headers: Headers for vLLM. The one with the content type is set.
         session: Key of the session.
         custom_arguments: Whether vLLM runs logits processors of the user's, with arguments of their own.
+        own_priority: Whether the client may choose its place in vLLM's queue.
 
     Raises:
         MalformedError: The body is not of the form that the endpoint takes, or has something that may not pass.
@@ -179,6 +189,8 @@ async def read_call(
         await asyncio.sleep(0)  # reading one of them may take as long again
     if ARGUMENTS in members:
         members[ARGUMENTS] = _arguments(members[ARGUMENTS], custom=custom_arguments)
+        call = call.changed(members)
+    if not own_priority and members.pop(_PRIORITY, None) is not None:
         call = call.changed(members)
     call = replace(call, found=members)
     return _of_tokens(call, members) if POST[path] else call

@@ -145,6 +145,7 @@ class Record:
         path: The endpoint.
         client: Name of the API key; empty without keys.
         owner: Who shares limits with other clients: the API key, else the address. Empty for the router's own requests.
+        place: Its place in the queues of pods; None for the order in which requests come.
         answers: Room for whole answers to it; None for the router's own requests.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
@@ -167,6 +168,7 @@ class Record:
     path: str = ""
     client: str = ""
     owner: str = ""
+    place: int | None = None
     answers: ClientAnswers | None = None
     prefill: str = ""
     decode: str = ""

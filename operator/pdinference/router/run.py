@@ -28,6 +28,7 @@ from pdinference.router.admission_metrics import AdmissionMetrics
 from pdinference.router.canary import Canary
 from pdinference.router.connections import ConnectionLimits, Connections, Site
 from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.fair_shares import FairShares
 from pdinference.router.faults import PodFaults
 from pdinference.router.keys import Keys
 from pdinference.router.lease import LeaseGuard
@@ -70,6 +71,7 @@ class Settings:
             until it is noticed, below the 30 s after which P releases the blocks (vLLM's kv_lease_duration).
         verification: Whether the process becomes ready only after a canary has gone through.
         keys: API keys of clients; None admits every client.
+        fair_shares: Places of requests in vLLM's queue; None for the order in which they come.
         models: What clients are told of the models while no pod answers.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -87,6 +89,7 @@ class Settings:
     limits: RequestLimits = field(default_factory=RequestLimits)
     verification: VerificationMode = "Off"
     keys: Keys | None = None
+    fair_shares: FairShares | None = None
     models: Models = field(default_factory=Models)
     tls_folder: Path | None = None
     spans: trace.TracerProvider | None = None
@@ -150,7 +153,15 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.waits.present)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         telemetry = Telemetry(metrics, Tracer(settings.spans))
-        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys, models=settings.models)
+        front = Front(
+            dispatcher,
+            activity,
+            telemetry,
+            settings.limits,
+            keys=settings.keys,
+            fair_shares=settings.fair_shares,
+            models=settings.models,
+        )
         share = Share()
         monitor = Monitor(pods, session, share, silence=settings.silence, stall=settings.stall)
         # A share of its own: it waits for no reading of another task.

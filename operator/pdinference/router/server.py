@@ -27,6 +27,7 @@ from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, U
 from pdinference.router.endpoints import FORMS, GET, POST, WITHOUT_MODEL
 from pdinference.router.errors import problem
 from pdinference.router.exchange import LONGEST_REPORT, PodFailure, Stream, Whole, exchange
+from pdinference.router.fair_shares import FairShares
 from pdinference.router.hops import to_clients, to_pods
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.leaving import Leaving
@@ -99,13 +100,15 @@ class Front:
         activity: Activity,
         telemetry: Telemetry,
         limits: RequestLimits,
-        keys: Keys | None,
         *,
+        keys: Keys | None,
+        fair_shares: FairShares | None,
         models: Models,
     ) -> None:
         self._dispatcher = dispatcher
         self._activity = activity
         self._keys = keys
+        self._fair_shares = fair_shares
         self._models = models
         self._telemetry = telemetry
         room = Room(limits.bodies, limits.room_seconds)
@@ -198,7 +201,7 @@ class Front:
                 if request.path not in FORMS:
                     await check_text(body)
                 call = await self._call(request, body, record)
-                with self._activity.request():
+                with self._activity.request(), self._queued(call, record):
                     return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
@@ -215,6 +218,19 @@ class Front:
             headers = _from_pod(refused.headers, record)
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
 
+    @contextmanager
+    def _queued(self, call: Call, record: Record) -> Iterator[None]:
+        """A request has a place in the queues of pods for as long as the block."""
+        if self._fair_shares is None or call.path in WITHOUT_MODEL:
+            yield
+            return
+        place = self._fair_shares.begin(record.client, call.tokens)
+        record.place = place.number
+        try:
+            yield
+        finally:
+            self._fair_shares.end(place, record.spent)
+
     async def _call(self, request: web.Request, body: bytes, record: Record) -> Call:
         path, content_type = request.path, request.headers.get("Content-Type", "")
         headers = to_pods(request.headers)
@@ -223,7 +239,8 @@ class Front:
         custom = self._dispatcher.rules.custom_arguments
         if path in FORMS:
             return await read_form(path, body, content_type, headers, session, custom_arguments=custom)
-        return await read_call(path, body, content_type, headers, session, custom_arguments=custom)
+        own = self._fair_shares is None
+        return await read_call(path, body, content_type, headers, session, custom_arguments=custom, own_priority=own)
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)

@@ -26,6 +26,7 @@ from pdinference.api.v1alpha1.route import Route
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
 Disaggregation = Literal["Always", "Adaptive"]
+Priority = Literal["High", "Normal", "Low"]
 KeyName = Annotated[
     str,
     Field(max_length=63),
@@ -56,7 +57,7 @@ Cidr = Annotated[
 
 
 class ApiKeyLimit(ApiModel):
-    """Limits of one client in each router pod. Without a limit, a client is not limited."""
+    """Limits of one client in each router pod, and its place among others. Without a limit, a client is not limited."""
 
     name: KeyName
     """Name of the client: a key of the Secret."""
@@ -67,6 +68,12 @@ class ApiKeyLimit(ApiModel):
     tokens_per_minute: Annotated[int | None, Field(ge=1, le=1_000_000_000)] = None
     """Maximum number of tokens per minute, of prompts and answers, without cached ones. Requests after it are rejected
     with status 429; running ones end as they would."""
+    priority: Priority | None = None
+    """With `order: FairShares`: waiting requests go before those of a lower priority, unless these came ten minutes
+    earlier. Default: Normal."""
+    share: Annotated[int | None, Field(ge=1, le=1000)] = None
+    """With `order: FairShares`: the client's share of the pods while others of the same priority wait, compared with
+    their shares. Default: 1."""
 
 
 def _once(limits: list[ApiKeyLimit]) -> list[ApiKeyLimit]:
@@ -88,6 +95,27 @@ class ApiKeys(ApiModel):
         AfterValidator(_once),
     ] = Field(default_factory=list)
     """Limits of clients."""
+    order: Literal["Arrival", "FairShares"] = "Arrival"
+    """Order in which vLLM takes waiting requests. Arrival: as they came. FairShares: clients get equal shares, or those
+    in `limits`, and higher priorities go first; vLLM gets `--scheduling-policy priority`."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.order == 'FairShares' || !has(self.limits) || "
+            "self.limits.all(limit, !has(limit.priority) && !has(limit.share))",
+            holds=lambda keys: (
+                keys.order == "FairShares"
+                or all(limit.priority is None and limit.share is None for limit in keys.limits)
+            ),
+            field="order",
+            message="The fields priority and share need order: FairShares. Set it, or remove them from limits.",
+        ),
+    )
+
+    @property
+    def shares_fairly(self) -> bool:
+        """Whether vLLM takes requests in the order that the router gives them."""
+        return self.order == "FairShares"
 
 
 class RouterTLS(ApiModel):

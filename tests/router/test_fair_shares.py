@@ -1,0 +1,196 @@
+"""Places in vLLM's queue: shares, priorities, and how long a request can be passed."""
+
+import asyncio
+import heapq
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.router.fair_shares import HEADER, LONGEST_LEAD_S, FairShares, Place, Standing, place_with_kv_cache
+from pdinference.router.keys import Keys
+from pdinference.router.usage import Usage
+from tests.router.engines import PARAMS, abort, fleet
+from tests.router.test_keys import OLD, OTHER, bearer, mounted
+from tests.waiting import until
+
+TOKENS = 1000
+RATE = 1000
+"""Tokens a second of the pod that is simulated."""
+CLIENTS = ("batch", "chat", "large", "small", "gold", "iron", "a")
+
+
+class Pod:
+    """A pod that computes one request after another, in the order of their places."""
+
+    def __init__(self, **standings: Standing) -> None:
+        self.now = 0.0
+        self.shares = FairShares(standings, clock=lambda: self.now)
+        self.waiting: list[tuple[int, int, Place]] = []
+        self.done: list[str] = []
+        self._arrivals = itertools.count()
+
+    def send(self, client: str, number: int = 1) -> None:
+        for _ in range(number):
+            place = self.shares.begin(client, TOKENS)
+            heapq.heappush(self.waiting, (place.number, next(self._arrivals), place))
+
+    def compute(self, number: int) -> Counter[str]:
+        """Compute so many requests. How many there were of each client."""
+        done = []
+        for _ in range(number):
+            _, _, place = heapq.heappop(self.waiting)
+            self.now += TOKENS / RATE
+            self.shares.end(place, Usage(TOKENS, 0))
+            done.append(place.client)
+        self.done += done
+        return Counter(done)
+
+
+def warm(**standings: Standing) -> Pod:
+    """A pod whose rate and clients are known."""
+    pod = Pod(**standings)
+    for number in range(120):
+        pod.send(CLIENTS[number % len(CLIENTS)])
+        pod.compute(1)
+    return pod
+
+
+def test_one_request_goes_before_a_long_queue_of_another_client() -> None:
+    for pod in (Pod(), warm()):
+        pod.send("batch", 100)
+        pod.compute(3)
+        pod.send("chat")
+        assert "chat" in pod.compute(4)
+
+
+def test_clients_with_long_queues_get_equal_parts_whoever_sent_more() -> None:
+    pod = warm()
+    pod.send("large", 200)
+    pod.send("small", 60)
+    found = pod.compute(80)
+    assert abs(found["large"] - found["small"]) <= 8, found
+
+
+def test_clients_with_long_queues_get_their_shares() -> None:
+    pod = warm(gold=Standing(share=3))
+    for _ in range(100):
+        pod.send("gold")
+        pod.send("iron")
+    found = pod.compute(80)
+    assert 2.5 <= found["gold"] / found["iron"] <= 3.5, found
+
+
+def test_a_client_alone_keeps_the_order_of_its_requests() -> None:
+    pod = warm()
+    shares = [pod.shares.begin("a", TOKENS).number for _ in range(400)]
+    assert shares == sorted(shares)
+
+
+def test_a_higher_priority_goes_first_until_a_request_has_waited_for_ten_minutes() -> None:
+    pod = warm(chat=Standing("High"), batch=Standing("Low"))
+    pod.send("batch", 500)
+    pod.send("other")
+    pod.send("chat", 3)
+    assert list(pod.compute(4)) == ["chat", "other"]
+    pod.now += 1300.0
+    pod.send("chat")
+    assert pod.compute(1) == {"batch": 1}
+
+
+def test_kv_cache_that_waits_at_p_goes_before_all_others() -> None:
+    pod = warm(chat=Standing("High"))
+    assert place_with_kv_cache(pod.now) < pod.shares.begin("chat", 1).number
+
+
+def test_a_clock_that_is_set_back_changes_nothing_but_the_time() -> None:
+    pod = warm()
+    pod.now -= 3600.0
+    place = pod.shares.begin("a", TOKENS)
+    assert pod.now < place.number / 1000 <= pod.now + 2 * len(CLIENTS) * TOKENS / RATE
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.floats(0, 100)), max_size=40))
+def test_no_request_is_passed_by_those_that_come_five_minutes_later(requests: list[tuple[str, int, float]]) -> None:
+    now = [0.0]
+    shares = FairShares({"a": Standing(share=1000)}, clock=lambda: now[0])
+    for client, tokens, pause in requests:
+        number = shares.begin(client, tokens).number
+        assert 1000 * now[0] - 1 <= number <= 1000 * (now[0] + LONGEST_LEAD_S) + 1
+        now[0] += pause
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6)), max_size=20), st.randoms())
+def test_ended_requests_leave_nothing_behind(requests: list[tuple[str, int]], random: Any) -> None:
+    shares = FairShares({}, clock=lambda: 0.0)
+    for client in "bca":
+        before = shares.begin(client, 10)
+        shares.end(before, None)
+    places = [shares.begin(client, tokens) for client, tokens in requests]
+    random.shuffle(places)
+    for place in places:
+        shares.end(place, None)
+    assert shares.begin("a", 10) == before
+
+
+async def test_pods_are_told_the_place_and_clients_cannot_choose_it(tmp_path: Path) -> None:
+    keys = Keys(mounted(tmp_path, chat=OLD, batch=OTHER), {})
+    fair = FairShares({"batch": Standing("Low")})
+    async with fleet("p", "d", keys=keys, fair_shares=fair) as world:
+        jumping = {HEADER: "-1", **bearer(OTHER)}
+        assert (await world.post({"priority": -(2**40)}, headers=jumping))[0] == 200
+        (low,) = [int(headers[HEADER]) for headers in world["p"].headers]
+        assert (await world.post(headers=bearer(OLD)))[0] == 200
+        normal = int(world["p"].headers[-1][HEADER])
+        assert normal < low
+        at_decode = [int(headers[HEADER]) for headers in world["d"].headers]
+        assert max(at_decode) < normal, "the KV cache of both waits at P"
+        assert at_decode == sorted(at_decode)
+        assert not any("priority" in body for body in world["p"].bodies + world["d"].bodies)
+
+        world["p"].fault = abort
+        assert (await world.post(headers=bearer(OTHER)))[0] == 200
+        assert int(world["d"].headers[-1][HEADER]) > normal, "D computes the prompt"
+
+        await world.post(path="/tokenize", headers=bearer(OLD))
+        assert HEADER not in world["d"].headers[-1], "it waits for no tokens"
+
+
+async def test_without_fair_shares_pods_get_what_clients_send(tmp_path: Path) -> None:
+    async with fleet("p", "d", keys=Keys(mounted(tmp_path, chat=OLD), {})) as world:
+        assert (await world.post({"priority": 3}, headers=bearer(OLD)))[0] == 200
+        assert world["d"].bodies[-1]["priority"] == 3
+        assert HEADER not in world["d"].headers[-1]
+
+
+async def test_a_client_with_one_request_does_not_wait_for_those_of_another(tmp_path: Path) -> None:
+    """P takes one prompt after another, as vLLM with `--scheduling-policy priority`."""
+    keys = Keys(mounted(tmp_path, batch=OLD, chat=OTHER), {})
+    async with fleet("p", "d", keys=keys, fair_shares=FairShares({}, clock=lambda: 0.0)) as world:
+        queue: list[tuple[int, int]] = []
+        taken, changed, go = [], asyncio.Condition(), asyncio.Event()
+
+        async def in_order(request: web.Request) -> web.Response:
+            heapq.heappush(queue, place := (int(request.headers[HEADER]), len(queue)))
+            async with changed:
+                await changed.wait_for(lambda: go.is_set() and queue[0] == place)
+                heapq.heappop(queue)
+                taken.append(json.loads(await request.read())["prompt"])
+                changed.notify_all()
+            return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
+
+        world["p"].fault = in_order
+        posts = [asyncio.create_task(world.post({"prompt": "batch"}, headers=bearer(OLD))) for _ in range(20)]
+        await until(lambda: len(queue) == 20, "the prompts of the one client wait")
+        posts.append(asyncio.create_task(world.post({"prompt": "chat"}, headers=bearer(OTHER))))
+        await until(lambda: len(queue) == 21, "the prompt of the other one waits")
+        async with changed:
+            go.set()
+            changed.notify_all()
+        assert {answer[0] for answer in await asyncio.gather(*posts)} == {200}
+        assert taken.index("chat") <= 2
