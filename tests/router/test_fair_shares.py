@@ -151,7 +151,9 @@ async def test_pods_are_told_the_place_and_clients_cannot_choose_it(tmp_path: Pa
         at_decode = [int(headers[HEADER]) for headers in world["d"].headers]
         assert max(at_decode) < normal, "the KV cache of both waits at P"
         assert at_decode == sorted(at_decode)
-        assert not any("priority" in body for body in world["p"].bodies + world["d"].bodies)
+        for engine in (world["p"], world["d"]):
+            in_headers = [int(headers[HEADER]) for headers in engine.headers]
+            assert in_headers == [body["priority"] for body in engine.bodies], "embeddings have no header"
 
         world["p"].fault = abort
         assert (await world.post(headers=bearer(OTHER)))[0] == 200

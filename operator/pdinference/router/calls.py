@@ -27,6 +27,7 @@ _BYTES_PER_TOKEN: Final = 4
 """Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
 _JSON: Final = "application/json"
 _PRIORITY: Final = "priority"
+"""Member of all bodies but those of Anthropic's API, for which vLLM reads the header; others have no header."""
 
 _PROMPTS: Final = "/v1/completions"
 """Endpoint that takes several prompts."""
@@ -73,6 +74,7 @@ class Call:
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
         stream_options: Options of the stream for D, in place of those of the client; None to leave them.
+        place: Its place in the queue of the pod, in place of that of the client; None to leave it.
         found: What `members` gives; None before the body has been read, which takes 60 ms for 16 MiB.
     """
 
@@ -87,6 +89,7 @@ class Call:
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""
     stream_options: Mapping[str, Any] | None = None
+    place: int | None = None
     found: dict[str, msgspec.Raw] | None = field(default=None, repr=False)
 
     @property
@@ -120,6 +123,7 @@ class Call:
             members["store"] = False
         named = [name for name in limits if name in members] or list(limits[:1])
         members |= {"stream": False, **dict.fromkeys(named, 1)}
+        members |= self._placed
         for name, value in more.items():
             members.pop(name, None)
             if value is not None:
@@ -130,10 +134,14 @@ class Call:
         """The body for D."""
         if not self.json:
             return self.body
-        members: dict[str, Any] = {**self.members(), **({} if params is None else {MEMBER: params})}
+        members: dict[str, Any] = {**self.members(), **self._placed, **({} if params is None else {MEMBER: params})}
         if self.stream_options is not None:
             members[STREAM_OPTIONS] = self.stream_options
         return msgspec.json.encode(members)
+
+    @property
+    def _placed(self) -> dict[str, int]:
+        return {} if self.place is None else {_PRIORITY: self.place}
 
     def with_request_id(self, request_id: str) -> "Call":
         """The same call under another request id. vLLM takes it from the header, or for one endpoint from the body."""
@@ -148,7 +156,7 @@ class Call:
         """The same call with a place in the queue of the pod."""
         headers = self.headers.copy()
         headers[HEADER] = str(number)
-        return replace(self, headers=headers)
+        return replace(self, headers=headers, place=number)
 
     def changed(self, members: Mapping[str, Any]) -> "Call":
         """The same call with these members, and no others."""
@@ -163,7 +171,6 @@ async def read_call(
     session: str = "",
     *,
     custom_arguments: bool = False,
-    own_priority: bool = True,
 ) -> Call:
     """Read the body of a request to one of the endpoints in `POST`, but for those in `FORMS`, after `check_text`.
 
@@ -174,7 +181,6 @@ async def read_call(
         headers: Headers for vLLM. The one with the content type is set.
         session: Key of the session.
         custom_arguments: Whether vLLM runs logits processors of the user's, with arguments of their own.
-        own_priority: Whether the client may choose its place in vLLM's queue.
 
     Raises:
         MalformedError: The body is not of the form that the endpoint takes, or has something that may not pass.
@@ -189,8 +195,6 @@ async def read_call(
         await asyncio.sleep(0)  # reading one of them may take as long again
     if ARGUMENTS in members:
         members[ARGUMENTS] = _arguments(members[ARGUMENTS], custom=custom_arguments)
-        call = call.changed(members)
-    if not own_priority and members.pop(_PRIORITY, None) is not None:
         call = call.changed(members)
     call = replace(call, found=members)
     return _of_tokens(call, members) if POST[path] else call

@@ -1,6 +1,6 @@
 """Places of requests in vLLM's queue, by the shares and priorities of clients. Pure but for its clocks.
 
-vLLM takes the waiting request with the lowest `X-Vllm-Priority` first (`--scheduling-policy priority`). The number is a
+vLLM takes the waiting request with the lowest priority first (`--scheduling-policy priority`). The number is a
 time here: when the request would end if the clients of the last minutes shared the pods (as the finish times of
 Demers, Keshav and Shenker 1989, "Analysis and simulation of a fair queueing algorithm"). So a client with a long queue
 goes behind one with a short queue, and no request waits for ever, because later requests have later times.
@@ -18,7 +18,8 @@ from pdinference.api.v1alpha1.router import Priority
 from pdinference.router.usage import Usage
 
 HEADER: Final = "X-Vllm-Priority"
-"""vLLM reads it before the member `priority` of bodies (vllm/entrypoints/generate/base/serving.py)."""
+"""vLLM reads it where tokens are generated, before the member `priority` of bodies
+(vllm/entrypoints/generate/base/serving.py)."""
 LONGEST_LEAD_S: Final = 300.0
 """The most by which requests of another client that come later may go first."""
 PRIORITY_STEP_S: Final = 600.0

@@ -239,8 +239,7 @@ class Front:
         custom = self._dispatcher.rules.custom_arguments
         if path in FORMS:
             return await read_form(path, body, content_type, headers, session, custom_arguments=custom)
-        own = self._fair_shares is None
-        return await read_call(path, body, content_type, headers, session, custom_arguments=custom, own_priority=own)
+        return await read_call(path, body, content_type, headers, session, custom_arguments=custom)
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         call, record.timing = timed(call)
