@@ -84,8 +84,8 @@ def write_model(folder: Path, **changes: Any) -> None:
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-def start(name: str) -> None:
-    """Start a server; its log is beside the model."""
+def start(name: str, *options: str) -> None:
+    """Start a server, with further options; its log is beside the model."""
     role = {"p": "producer", "d": "consumer"}[name[0]]
     transfer = {"kv_connector": "NixlConnector", "kv_role": f"kv_{role}", "kv_load_failure_policy": "recompute"}
     graphs = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, *range(8, 257, 8)]}
@@ -98,6 +98,7 @@ def start(name: str) -> None:
         line += ["--max-num-batched-tokens=8192", "--enforce-eager"]
     else:
         line += ["--max-num-batched-tokens=2048", f"--compilation-config={json.dumps(graphs)}"]
+    line += options
     environment = os.environ | {
         "VLLM_NIXL_SIDE_CHANNEL_HOST": HOST,
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(PORTS[name] - 2500),

@@ -315,7 +315,7 @@ async def test_a_stream_that_vllm_aborts_ends_with_an_error() -> None:
     async with fleet("p", "d") as world:
 
         async def begun() -> bool:
-            return any(pod.answered_at for pod in world.pods)
+            return any(one.stream and one.reads_from is None for pod in world.pods for one in pod.under_way)
 
         async def give_up(request: Any) -> Any:
             response = await engines.events(request)

@@ -191,7 +191,10 @@ async def test_probes_that_failed_before_a_pod_was_heard_do_not_count() -> None:
         def is_silent(since: float) -> bool:
             return bool(pod.awaited) and pod.heard_at > since and pod.heard_at < asyncio.get_running_loop().time() - 0.1
 
-        await until(lambda: pod.answered_at and is_silent(0.0), "D is silent")
+        def has_begun() -> bool:
+            return any(one.reads_from is None for one in pod.under_way)
+
+        await until(lambda: has_begun() and is_silent(0.0), "D is silent")
         for _ in range(2):
             await monitor.round()
         heard_at = pod.heard_at

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 from aiohttp import web
 
-from pdinference.api.names import PodFault
+from pdinference.api.names import PodFault, Role
 from pdinference.router.dispatch import Rules
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.lease import is_lost, next_reading, still_to_come
-from pdinference.router.pod import Pod
+from pdinference.router.pod import Observed, Pod
 from pdinference.router.run import Settings
 from pdinference.router.steps import Steps
 from tests.router import engines
@@ -35,6 +35,8 @@ class Request:
     stream: bool = False
     reads_from: Pod | None = None
     placed: bool = True
+    place: int = 0
+    overtaken: bool = False
 
     def abort(self, reason: FailureReason) -> None:
         raise NotImplementedError(reason)
@@ -83,7 +85,7 @@ def test_it_ends_before_the_lease_if_d_takes_no_step(last_step: float | None, fa
     """A model of the guard's looks; readings between `failing` and twice that fail."""
     steps, request = Steps(), Request()
     now = BEGAN + LOOK_S
-    while not is_lost(request, steps, 0.0, now, TRANSFER_S):
+    while not is_lost(request, steps, now, TRANSFER_S):
         if now >= next_reading(steps, BEGAN, TRANSFER_S):
             count = 8.0 if last_step is not None and now >= BEGAN + last_step else 7.0
             steps.read(None if failing <= now - BEGAN < 2 * failing else count, now, now + 0.1)
@@ -96,27 +98,42 @@ def test_a_d_that_takes_steps_may_let_it_wait() -> None:
     steps = Steps()
     for look in range(100):
         steps.read(float(look), BEGAN + look, BEGAN + look)
-        assert not is_lost(Request(), steps, 0.0, BEGAN + look, TRANSFER_S)
+        assert not is_lost(Request(), steps, BEGAN + look, TRANSFER_S)
 
 
 def test_an_idle_time_before_the_request_does_not_count() -> None:
     steps = Steps()
     for at in (BEGAN - 2 * TRANSFER_S, BEGAN + 1):
         steps.read(7.0, at, at)
-    assert not is_lost(Request(), steps, 0.0, BEGAN + TRANSFER_S + 1, TRANSFER_S)
+    assert not is_lost(Request(), steps, BEGAN + TRANSFER_S + 1, TRANSFER_S)
 
 
 @pytest.mark.parametrize(
-    ("stream", "answered", "waited", "lost"),
+    ("stream", "overtaken", "waited", "lost"),
     [
-        (True, 1.0, TRANSFER_S, True),
-        (True, 1.0, TRANSFER_S - 1, False),
-        (True, -1.0, TRANSFER_S, False),
-        (False, 1.0, TRANSFER_S, False),
+        (True, True, TRANSFER_S, True),
+        (True, True, TRANSFER_S - 1, False),
+        (True, False, TRANSFER_S, False),
+        (False, True, TRANSFER_S, False),
     ],
 )
-def test_a_stream_is_lost_that_later_ones_overtook(stream: bool, answered: float, waited: float, lost: bool) -> None:
-    assert is_lost(Request(stream=stream), Steps(), BEGAN + answered, BEGAN + waited, TRANSFER_S) is lost
+def test_a_stream_is_lost_that_later_ones_overtook(*, stream: bool, overtaken: bool, waited: float, lost: bool) -> None:
+    request = Request(stream=stream, overtaken=overtaken)
+    assert is_lost(request, Steps(), BEGAN + waited, TRANSFER_S) is lost
+
+
+@pytest.mark.parametrize(
+    ("later", "place", "overtaken"),
+    [(1.0, 5, True), (1.0, 6, True), (-1.0, 6, False), (1.0, 4, False)],
+)
+def test_a_stream_overtakes_those_that_were_sent_before_it_and_not_those_with_a_higher_place(
+    *, later: float, place: int, overtaken: bool
+) -> None:
+    pod = Pod(Observed("d", "d", Role.DECODE, "127.0.0.1:1", ready=True))
+    waits, computes = Request(place=5, reads_from=pod), Request(place=5)
+    pod.under_way = {waits, computes}
+    pod.has_begun(Request(began_at=BEGAN + later, place=place))
+    assert (waits.overtaken, computes.overtaken) == (overtaken, False)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +156,7 @@ def test_a_whole_request_over_a_broken_link_is_lost_if_d_says_that_kv_cache_is_s
         waits.read(one, now, now)
     request = Request(stream=stream)
     to_come = still_to_come(request, waits, broken=broken)
-    assert is_lost(request, steps, 0.0, now, TRANSFER_S, to_come=to_come) is lost
+    assert is_lost(request, steps, now, TRANSFER_S, to_come=to_come) is lost
 
 
 async def test_a_whole_request_does_not_wait_for_ever_while_d_answers_others() -> None:

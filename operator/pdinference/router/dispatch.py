@@ -5,7 +5,6 @@ Tests: tests/router/test_failures.py, tests/router/test_whole_requests.py
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
@@ -44,7 +43,6 @@ from pdinference.router.exchange import (
     transfer_params,
 )
 from pdinference.router.failure_reason import FAILURES_OF_SERVER, FailureReason
-from pdinference.router.fair_shares import place_with_kv_cache
 from pdinference.router.links import Links, linked
 from pdinference.router.pod import Pod
 from pdinference.router.pods import Pods
@@ -482,8 +480,6 @@ class Dispatcher:
         if prefilled is not None:
             self.links.used(prefilled.pod, pod)
             call = call.with_request_id(prefilled.transfer)
-            if record.place is not None:
-                call = call.placed(place_with_kv_cache(time.time()))
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             answer = await self._answered_by_decode(stack, pod, call, record, prefilled)
         if prefilled is not None:

@@ -18,6 +18,7 @@ from pdinference.engine.connectors.handover import TransferParams
 from pdinference.router import tracing
 from pdinference.router.events import problem_at_the_beginning, problem_in
 from pdinference.router.failure_reason import FailureReason
+from pdinference.router.fair_shares import HEADER
 from pdinference.router.hops import is_answer
 from pdinference.router.pod import Pod
 from pdinference.router.room import ClientAnswers
@@ -125,6 +126,8 @@ class Exchange:
         stream: Whether its first byte comes with the first token, and not with the last one.
         began_at: When it was sent, on the clock of the event loop.
         reads_from: The P pod from which D may still be reading the KV cache of its prompt; None if it reads none.
+        place: Its place in vLLM's queue.
+        overtaken: Whether a stream has had its first byte that vLLM should have taken later.
         placed: Whether the rank computes it that it was sent to; otherwise vLLM chooses one.
     """
 
@@ -142,6 +145,8 @@ class Exchange:
         self._now = asyncio.get_running_loop().time
         self.began_at = self._now()
         self.reads_from = reads_from
+        self.place = 0
+        self.overtaken = False
         self.placed = True
         self._was_failing = any(one.failures for one in pod.together)
         self._begun = False
@@ -239,6 +244,7 @@ class Exchange:
         """
         if self.pod.observed.rank is not None:
             self.placed = path in _PLACED and b'"use_beam_search"' not in (body or b"")
+        self.place = int(headers.get(HEADER, 0))
         self._beginning = asyncio.current_task()
         with self.marked():
             try:
@@ -271,7 +277,7 @@ class Exchange:
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await self.piece(response)
             self.reads_from = None
-            self.pod.answered_at = max(self.pod.answered_at, self.began_at)
+            self.pod.has_begun(self)
             if not first:
                 raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)

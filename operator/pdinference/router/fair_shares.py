@@ -26,8 +26,6 @@ PRIORITY_STEP_S: Final = 600.0
 """By how much later a request of a higher priority may come and go first. It is longer than the lead, so that a client
 with many requests does not fall behind those of a lower priority."""
 _STEPS: Final[Mapping[Priority, int]] = {"High": -1, "Normal": 0, "Low": 1}
-_WITH_KV_CACHE: Final = -2
-"""Steps of a request whose KV cache waits at P, which keeps it for a limited time: before all others."""
 _RECENT_S: Final = 60.0
 _PRESENT_S: Final = 600.0
 """Time after its last request for which a client counts among those that share. If only those with requests did, the
@@ -64,11 +62,6 @@ class Place:
     number: int
     client: str
     tokens: float
-
-
-def place_with_kv_cache(now: float) -> int:
-    """The place at D of a request whose prompt P has computed."""
-    return _milliseconds(now + _WITH_KV_CACHE * PRIORITY_STEP_S)
 
 
 class FairShares:

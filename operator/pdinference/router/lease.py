@@ -65,7 +65,7 @@ class LeaseGuard:
                 moving.read(None if found is None else found.deferred > 0, began, now())
             for request in self._waiting(pod):  # some have had their first byte during the reading
                 to_come = still_to_come(request, moving, broken=self._is_broken(request, pod))
-                if is_lost(request, steps, pod.answered_at, now(), self._transfer, to_come=to_come):
+                if is_lost(request, steps, now(), self._transfer, to_come=to_come):
                     request.abort(FailureReason.NO_KV_CACHE)
             await asyncio.sleep(self._look)
         self._guarded.discard(pod)
@@ -104,19 +104,16 @@ def still_to_come(request: UnderWay, moving: Steps, *, broken: bool) -> float:
     return moving.without(request.began_at) if broken and not request.stream and moving.last is True else 0.0
 
 
-def is_lost(
-    request: UnderWay, steps: Steps, answered_at: float, now: float, transfer: float, *, to_come: float = 0.0
-) -> bool:
+def is_lost(request: UnderWay, steps: Steps, now: float, transfer: float, *, to_come: float = 0.0) -> bool:
     """Whether the KV cache of a request does not get to D.
 
     Args:
         request: The request.
         steps: D's steps.
-        answered_at: When the last one of the streams was sent that have had their first byte from D.
         now: The time.
         transfer: Seconds that the KV cache may take while D does nothing else, or answers later requests.
         to_come: Seconds for which it is known to be still to come.
     """
-    overtaken = request.stream and answered_at > request.began_at
+    overtaken = request.stream and request.overtaken
     without = max(to_come, steps.without(request.began_at))
     return now - request.began_at >= transfer and (overtaken or without >= transfer)

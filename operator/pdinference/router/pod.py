@@ -86,6 +86,17 @@ class UnderWay(Protocol):
         """The P pod from which D may still be reading the KV cache of its prompt; None if it reads none."""
 
     @property
+    def place(self) -> int:
+        """Its place in vLLM's queue, which takes the lowest first; those with the same one in their order."""
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a stream has had its first byte that vLLM should have taken later."""
+
+    @overtaken.setter
+    def overtaken(self, value: bool) -> None: ...
+
+    @property
     def placed(self) -> bool:
         """Whether the rank computes it that it was sent to; otherwise vLLM chooses one."""
 
@@ -110,7 +121,6 @@ class Pod:
         queue: The prompts that it has to compute (`router.disaggregation: Adaptive`).
         heard_at: When it last sent something, or when the router began to wait for it without doing so already, on the
             clock of the event loop.
-        answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
@@ -134,7 +144,6 @@ class Pod:
     turn: int = 0
     queue: PromptQueue = field(default_factory=PromptQueue)
     heard_at: float = 0.0
-    answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
     fault: PodFault | None = None
@@ -156,6 +165,12 @@ class Pod:
     def all_placed(self) -> bool:
         """Whether its rank computes all requests that were sent to it."""
         return all(request.placed for request in self.under_way)
+
+    def has_begun(self, stream: UnderWay) -> None:
+        """Note the first byte of a stream. Those that wait for KV cache and should have come before are overtaken."""
+        for one in self.under_way:
+            if one.reads_from is not None and one.began_at < stream.began_at and one.place <= stream.place:
+                one.overtaken = True
 
     @property
     def admitted(self) -> bool:
