@@ -54,6 +54,9 @@ html_show_sphinx = False
 html_show_copyright = False
 html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 
+_FIELD_COLUMNS = 4
+"""Name, type, default or labels, and meaning."""
+
 
 class Mermaid(SphinxDirective):
     """A drawing. static/drawings.js renders it in the browser."""
@@ -66,7 +69,16 @@ class Mermaid(SphinxDirective):
         return [nodes.literal_block(text, text, classes=["mermaid-source"], language="text")]
 
 
+def mark_tables_of_fields(_app: Sphinx, page: nodes.document) -> None:
+    """Give the tables of the reference a class: static/site.css lays them out anew on a phone."""
+    for table in page.findall(nodes.table):
+        heads = [entry.astext() for entry in next(table.findall(nodes.row)).findall(nodes.entry)]
+        if len(heads) == _FIELD_COLUMNS and heads[-1] == "meaning":
+            table["classes"].append("fields")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Add the directive."""
+    """Add the directive, and the class of tables."""
     app.add_directive("mermaid", Mermaid)
+    app.connect("doctree-read", mark_tables_of_fields)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
