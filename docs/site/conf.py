@@ -48,6 +48,7 @@ html_static_path = ["static"]
 html_extra_path = ["root", "../llms.txt"]
 html_css_files = ["site.css"]
 html_js_files = ["drawings.js", "versions.js"]
+html_search_scorer = str(Path(__file__).with_name("search.js"))
 html_sourcelink_suffix = ""  # the Markdown of each page is in _sources, for programs: see docs/llms.txt
 html_show_sourcelink = False
 html_show_sphinx = False
