@@ -52,10 +52,12 @@ demo: setup ## Demo on a real cluster: operator, model, requests, and evidence o
 
 # The local cluster stays up, as after the demo.
 .PHONY: recording
-recording: setup ## Draw the pictures of the documentation, from a demo, `kubectl pdi top` under load and the dashboard
+recording: setup ## Draw the pictures of the documentation, from a demo, load, the dashboard, a repair and an adaptive router
 	@$(RUN) python -m e2e.demo up --record docs/images/demo.svg
 	@$(RUN) python -m e2e.top_recording docs/images/top.svg
 	@$(RUN) python -m e2e.dashboard_picture docs/images/dashboard.png
+	@$(RUN) python -m e2e.repair_recording docs/images/repair.svg
+	@$(RUN) python -m e2e.adaptive_recording docs/images/adaptive.svg
 
 # Four at a time. On a new machine the first two build binaries and images for half an hour; later they are short.
 AT_FIRST := test-charts,images,test-router,test-vllm,test-processes,test-unit,lint

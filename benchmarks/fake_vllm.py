@@ -15,6 +15,17 @@ from benchmarks.processes import HOST
 
 MODEL = "m"
 END = b"data: [DONE]\n\n"
+HANDED_OVER = {
+    "do_remote_prefill": True,
+    "do_remote_decode": False,
+    "remote_engine_id": "p",
+    "remote_block_ids": [[1]],
+    "remote_request_id": "r",
+    "remote_host": HOST,
+    "remote_port": 5600,
+    "tp_size": 1,
+}
+"""What P tells D."""
 
 
 def _chunk(kind: str, **choice: object) -> bytes:
@@ -56,8 +67,7 @@ async def _answer(request: web.Request) -> web.StreamResponse:
     body = await request.json()
     count = body.get("max_completion_tokens") or body.get("max_tokens") or 16
     if not body.get("stream"):
-        params = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [1]}
-        return web.json_response({"choices": [{"text": "a"}], "kv_transfer_params": params})
+        return web.json_response({"choices": [{"text": "a"}], "kv_transfer_params": HANDED_OVER})
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     pause = (body.get("seed") or 0) / 1000

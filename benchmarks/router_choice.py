@@ -18,14 +18,13 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from benchmarks.fake_vllm import CHUNKS, END
+from benchmarks.fake_vllm import CHUNKS, END, HANDED_OVER
 from benchmarks.processes import HOST
 from benchmarks.router import OURS, THEIRS, router_of
 
 _PATH: Final = "/v1/completions"
 _REQUESTS, _RATE = 200, 18.0
 _DECODE_S = (0.3, 0.3, 0.3, 1.2)
-_PARAMS: Final = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [1]}
 _POLICIES: Final = ("least_loaded", "round_robin", "power_of_two", "cache_aware", "consistent_hash")
 
 
@@ -82,7 +81,7 @@ class Pod:
         if self.one_at_a_time:
             async with self._turn:
                 await asyncio.sleep(takes)
-            return web.json_response({"choices": [{"text": "a"}], "kv_transfer_params": _PARAMS})
+            return web.json_response({"choices": [{"text": "a"}], "kv_transfer_params": HANDED_OVER})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(CHUNKS[_PATH])

@@ -82,6 +82,15 @@ def test_the_list_for_programs_names_pages_of_the_site(pages: Path) -> None:
     assert [link for link in links if not (pages / link).is_file()] == []
 
 
+def test_tables_of_fields_and_the_search_are_those_of_the_site(pages: Path) -> None:
+    """The class is for the layout on a phone; the scores put decisions and measurements after pages for users."""
+    reference = (pages / "docs" / "reference" / "pdinference.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<table class="[^"]*\bfields\b', reference)) == reference.count("<table")
+    assert 'class="fields' not in (pages / "docs" / "index.html").read_text(encoding="utf-8")
+    scorer = (REPOSITORY / "docs" / "site" / "search.js").read_text(encoding="utf-8")
+    assert scorer.strip() in (pages / "_static" / "language_data.js").read_text(encoding="utf-8")
+
+
 def test_every_page_is_in_the_navigation(pages: Path) -> None:
     """Sphinx fails for a page that is in no list; this finds pages that it does not read at all."""
     names = (page.relative_to(REPOSITORY).with_suffix(".html") for page in (REPOSITORY / "docs").rglob("*.md"))

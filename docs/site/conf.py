@@ -48,11 +48,15 @@ html_static_path = ["static"]
 html_extra_path = ["root", "../llms.txt"]
 html_css_files = ["site.css"]
 html_js_files = ["drawings.js", "versions.js"]
+html_search_scorer = str(Path(__file__).with_name("search.js"))
 html_sourcelink_suffix = ""  # the Markdown of each page is in _sources, for programs: see docs/llms.txt
 html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
+
+_FIELD_COLUMNS = 4
+"""Name, type, default or labels, and meaning."""
 
 
 class Mermaid(SphinxDirective):
@@ -66,7 +70,16 @@ class Mermaid(SphinxDirective):
         return [nodes.literal_block(text, text, classes=["mermaid-source"], language="text")]
 
 
+def mark_tables_of_fields(_app: Sphinx, page: nodes.document) -> None:
+    """Give the tables of the reference a class: static/site.css lays them out anew on a phone."""
+    for table in page.findall(nodes.table):
+        heads = [entry.astext() for entry in next(table.findall(nodes.row)).findall(nodes.entry)]
+        if len(heads) == _FIELD_COLUMNS and heads[-1] == "meaning":
+            table["classes"].append("fields")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Add the directive."""
+    """Add the directive, and the class of tables."""
     app.add_directive("mermaid", Mermaid)
+    app.connect("doctree-read", mark_tables_of_fields)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from pdinference.cli import commands, main
+from pdinference.cli.lazy_group import subcommands
 from pdinference.cli.model import group
 from tests.conftest import REPOSITORY
 
@@ -88,6 +89,19 @@ def test_the_list_has_the_first_sentence_of_each_command_s_help() -> None:
     for name, later in (*commands.OWN.items(), *group.OWN.items()):
         assert (name, later.summary.rstrip(".")) == (name, later.load().get_short_help_str(400).rstrip("."))
         assert later.load().name == name
+
+
+def test_each_command_is_in_a_section_of_the_help_with_its_whole_summary() -> None:
+    assert sorted(name for names in commands.SECTIONS.values() for name in names) == sorted(subcommands(main))
+    text = CliRunner().invoke(main, ["--help"], terminal_width=80).output
+    said = " ".join(text.split())
+    assert [title for title in commands.SECTIONS if f"\n{title}:\n" not in text] == []
+    assert [later.summary for later in commands.OWN.values() if later.summary not in said] == []
+
+
+def test_a_command_that_is_spelled_nearly_right_is_named() -> None:
+    assert "No such command 'vaildate'. Did you mean validate?" in CliRunner().invoke(main, ["vaildate"]).stderr
+    assert CliRunner().invoke(main, ["x"]).stderr.endswith("No such command 'x'.\n")
 
 
 def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Path) -> None:

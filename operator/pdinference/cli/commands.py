@@ -70,8 +70,24 @@ OWN: Final = {
 }
 """The commands of this package, each with the first sentence of its help."""
 
+SECTIONS: Final = {
+    "Before you have a cluster": ("convert", "advise", "validate", "plan", "render"),
+    "Look at a resource": ("status", "top", "logs", "explain", "doctor"),
+    "Send requests": ("chat", "bench"),
+    "Change a resource": ("history", "diff", "undo", "pause", "resume", "restart"),
+    "Install": ("check", "crd", "dashboard", "adapter-rules", "calibrate", "completion"),
+    "Run by the operator's pods": ("run", "router", "batch", "model"),
+}
+"""The order of the help: as a person meets the commands."""
 
-@click.group(cls=Program, own=OWN, others=commands_of_others, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Program,
+    own=OWN,
+    others=commands_of_others,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="pdinference")
 def main() -> None:
     """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""

@@ -37,7 +37,7 @@ _LONGEST_SUBJECT, _LONGEST_REMARK = 200, 1000
 _MOST_REMARKS = 200
 _EXAMPLES = """\b
 Examples:
-  pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192
+  pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct -tp 2
   pdinference convert -f serve.sh
   pdinference convert --parameter prefill.sh --decode decode.sh
 """

@@ -3,13 +3,17 @@
 Tests: tests/cli/test_commands.py, tests/cli/test_kubectl.py
 """
 
+import difflib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
+
+_OTHERS: Final = "Other commands"
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,21 @@ class LazyGroup(click.Group):
     Args:
         own: The commands, by name.
         others: Returns the commands of other distributions. Called only for a list, and for a name that `own` lacks.
+        sections: Names of commands by title, in the order of the help. Commands of no section come last.
     """
 
     def __init__(
-        self, *args: Any, own: Mapping[str, Later], others: Callable[[], Mapping[str, Later]] = dict, **options: Any
+        self,
+        *args: Any,
+        own: Mapping[str, Later],
+        others: Callable[[], Mapping[str, Later]] = dict,
+        sections: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._own = own
         self._others = others
+        self._sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
@@ -64,9 +75,26 @@ class LazyGroup(click.Group):
         found = self._own.get(cmd_name) or self._others().get(cmd_name)
         return None if found is None else found.load()
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; an error names the one that is spelled nearly so."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            near = difflib.get_close_matches(args[0], self._all(), n=1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]}?' if near else ''}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, as click does."""
-        click.Group(commands=self._summaries()).format_commands(ctx, formatter)
+        """Write the list of commands by section, each with its whole summary."""
+        left = dict(sorted(self._all().items()))
+        rows = {title: [(name, left.pop(name).summary) for name in names if name in left]
+                for title, names in self._sections.items()}  # fmt: skip
+        rows[_OTHERS if rows else "Commands"] = [(name, found.summary) for name, found in left.items()]
+        width = max(len(name) for name in self._all())
+        for title, listed in rows.items():
+            if listed:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), summary) for name, summary in listed])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands and options that begin so."""

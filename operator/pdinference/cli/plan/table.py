@@ -22,6 +22,8 @@ from pdinference.memory import Inputs, RolePlan, fits, instance, least_memory, o
 from pdinference.planning.condition_changes import ROLE_WORDS
 
 _BAR = 64
+_LEGEND = 3
+"""Parts in the first of two lines of the bar's legend, so that it fits a terminal of 80 columns."""
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
 
 
@@ -35,12 +37,13 @@ def print_plan(answer: PlanAnswer, console: Console) -> None:
         console.print()
         for part in _role(role, plan, answer):
             console.print(_fitted(part, console))
-    console.print()
     decode = answer.plans[Role.DECODE]
-    for lines in (
+    parts_after = (
         moved_lines(answer.moved, decode.settings.max_length),
         comparison_lines(answer.comparison, decode, answer.rooms),
-    ):
+    )
+    for lines in filter(None, map(list, parts_after)):
+        console.print()
         for part in lines:
             console.print(_indented(part) if isinstance(part, str) else _fitted(part, console))
 
@@ -73,6 +76,7 @@ def _role(role: Role, plan: RolePlan, answer: PlanAnswer) -> Iterator[Renderable
     if (bar := _bar(plan)) is not None:
         yield bar
     yield from map(_indented, _answers(plan))
+    yield ""
     yield _what_if(answer.inputs, role, plan)
 
 
@@ -146,7 +150,7 @@ def _bar(plan: RolePlan) -> Text | None:
                                 strict=True):  # fmt: skip
         text.append(mark * (max(1, round(_BAR * size / total)) if size else 0))
         legend.append(f"{mark} {name} {size / GIB:.1f}")
-    text.append("|\n   " + "   ".join(legend) + "  GiB")
+    text.append(f"|\n   GiB: {'   '.join(legend[:_LEGEND])}\n        {'   '.join(legend[_LEGEND:])}")
     return text
 
 
