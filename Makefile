@@ -233,7 +233,7 @@ sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the images
 	$(RUN) python -m e2e.sbom
 
 .PHONY: release-files
-release-files: setup ## Packed chart, install.yaml, CRDs and checksums of a release, into dist/release
+release-files: setup ## Packed chart, install.yaml, CRDs, wheels and checksums of a release, into dist/release
 	$(RUN) python -m e2e.release
 
 # SIGN is the start of a command that signs REPOSITORY@DIGEST, for example 'cosign sign --yes --key cosign.key'.

@@ -18,7 +18,7 @@ from typing import Final
 import click
 import yaml
 
-from e2e import images, release, sbom
+from e2e import images, release, sbom, wheels
 from e2e.cluster import build
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
@@ -81,6 +81,7 @@ def _write_files(registry: str, folder: Path, changelog: Path, names: Sequence[s
     number = release.version()
     text = release.notes(number, changelog.read_text(encoding="utf-8"))
     release.write_all(folder, registry)
+    wheels.build(folder)
     (folder / "notes.md").write_text(text, encoding="utf-8")
     sbom.write_all(folder, names)
     return folder / f"{release.CHART.name}-{number}.tgz"
