@@ -2,6 +2,7 @@
 
     uv run python -m e2e.images build                      # all of them
     uv run python -m e2e.images build operator
+    uv run python -m e2e.images build --architecture arm64 operator
     uv run python -m e2e.images save operator operator.tar # for `docker load`, `ctr images import`, kind, k3s
     uv run python -m e2e.images requirements               # after a change of uv.lock
     uv run python -m e2e.images clean
@@ -17,6 +18,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -43,6 +45,9 @@ _BASE_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
 _BASE_RECIPE: Final = "2"  # raise it to make the base anew, with Debian's latest security updates
 _BASE_SECONDS: Final = 1800
 _BUILD_SECONDS: Final = 5400  # longer than the server at the end of vllm-cpu may take to start
+MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Architectures, as images and Debian call them, with the kernel's names."""
+_EMULATION: Final = Path("/proc/sys/fs/binfmt_misc")
 TOOLS: Final = ("buildah", "mmdebstrap")
 """Programs of Debian that building takes, and the names of their packages."""
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -57,6 +62,7 @@ _STREAMER: Final = "images/vllm-cpu/requirements-streamer.txt"
 releases of python-dateutil, so it cannot be in uv.lock."""
 _VLLM_ROUTER: Final = "images/router"
 """Commits up to c7b90f0 had vllm-router in an image of its own."""
+_FOR_ARM: Final = re.compile(r"_(aarch64|arm64)(_\w+)?\.whl$")
 _CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
 _TORCH: Final = ("torch", "nvidia-cuda-cupti", "nvidia-cuda-runtime")
 
@@ -74,17 +80,21 @@ class Image:
         tag: The version in its reference.
         inputs: The files and folders, relative to the repository, that its Dockerfile copies.
         repository: The sources: this checkout, or the files of another commit.
+        architectures: Those that its packages are pinned for.
+        architecture: Of the machines that run it, if it is another one than that of this machine.
     """
 
     name: str
     tag: str
     inputs: tuple[str, ...]
     repository: Path = REPOSITORY
+    architectures: tuple[str, ...] = ("amd64",)
+    architecture: str | None = None
 
     @property
     def reference(self) -> str:
         """What pods call it."""
-        return f"localhost/pdinference/{self.name}:{self.tag}"
+        return f"localhost/pdinference/{self.name}:{'-'.join(filter(None, [self.tag, self.architecture]))}"
 
     @property
     def dockerfile(self) -> Path:
@@ -120,17 +130,20 @@ IMAGES: Final = {
             "operator",
             project_version(),
             ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "operator", "images/uv-requirements.txt"),
+            architectures=("amd64", "arm64"),
         ),
         Image("vllm-cpu", "0.32.0", ("images/vllm-cpu", "images/uv-requirements.txt")),
     )
 }
 
 
-def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
+def build_images(names: Sequence[str] = tuple(IMAGES), architecture: str | None = None) -> dict[str, BuiltImage]:
     """Build what is not up to date, and say where each image is.
 
     Args:
         names: Folders below images/.
+        architecture: Of the machines that run them. Default: that of this machine. The programs of another one run
+            under emulation.
 
     Returns:
         The images by their names.
@@ -141,9 +154,14 @@ def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
     unknown = sorted(set(names) - IMAGES.keys())
     if unknown:
         raise ImageError(f"There is no image {', '.join(unknown)}: choose from {', '.join(IMAGES)}.")
+    lacking = [name for name in names if architecture and architecture not in IMAGES[name].architectures]
+    if lacking:
+        raise ImageError(f"The packages of {', '.join(lacking)} are not pinned for {architecture}.")
+    foreign = architecture if architecture and MACHINES[architecture] != platform.machine() else None
+    _require_emulation(foreign)
     # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
     with locked(_lock()):
-        return {name: _up_to_date(IMAGES[name]) for name in names}
+        return {name: _up_to_date(replace(IMAGES[name], architecture=foreign)) for name in names}
 
 
 def build_earlier(repository: Path, tag: str) -> tuple[BuiltImage, BuiltImage]:
@@ -287,16 +305,24 @@ def _export_vllm() -> dict[str, str]:
         "--no-header",
         "--no-annotate",
     ]
+    elsewhere = _hashes_for_arm()
     packages: dict[str, str] = {}
     for block in re.split(r"\n(?=\S)", _output(command).strip()):
         requirement, _, marker = block.partition("\n")[0].removesuffix("\\").partition(";")
         # The image is always Linux on x86-64 with Python 3.11, so a package that is locked twice is decided here.
         if "python_full_version >=" in marker:
             continue
-        hashes = re.findall(r"--hash=(\S+)", block)
+        hashes = [each for each in re.findall(r"--hash=(\S+)", block) if each not in elsewhere]
         name = requirement.partition("==")[0]
         packages[name] = " \\\n".join([requirement.strip(), *(f"    --hash={each}" for each in hashes)]) + "\n"
     return packages
+
+
+def _hashes_for_arm() -> set[str]:
+    """The hashes of the locked wheels that only machines with 64-bit ARM processors install."""
+    lock = tomllib.loads((REPOSITORY / "uv.lock").read_text(encoding="utf-8"))
+    wheels = (wheel for package in lock["package"] for wheel in package.get("wheels", ()))
+    return {wheel["hash"] for wheel in wheels if _FOR_ARM.search(wheel["url"])}
 
 
 def _compile(requirement: str, constraints: str = "") -> list[str]:
@@ -356,7 +382,11 @@ def content_hash(image: Image) -> str:
     files = sorted(
         {file for each in (*image.inputs, f"images/{image.name}") for file in _files(image.repository / each)}
     )
-    facts = [image.reference, _base_key(), *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES)]
+    facts = [
+        image.reference,
+        _base_key(image.architecture),
+        *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES),
+    ]
     digest.update(json.dumps([facts, [os.path.relpath(file, image.repository) for file in files]]).encode())
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
@@ -372,11 +402,12 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _build(image: Image, content: str) -> None:
-    base = _base()
+    base = _base(image.architecture)
     try:
         _buildah(
             image.name,
             "build",
+            *_of_architecture(image.architecture),
             "--isolation=chroot",
             "--network=host",
             "--layers=false",
@@ -395,15 +426,21 @@ def _build(image: Image, content: str) -> None:
         subprocess.run(_buildah_command("rmi", "--prune"), capture_output=True, check=False)  # the former version
 
 
-def _base_key() -> str:
-    recipe = json.dumps([_BASE_RECIPE, _SUITE, _BASE_PACKAGES])
+def _of_architecture(architecture: str | None) -> list[str]:
+    """Options of buildah for an architecture."""
+    return [f"--arch={architecture}"] if architecture else []
+
+
+def _base_key(architecture: str | None) -> str:
+    recipe = json.dumps([_BASE_RECIPE, _SUITE, _BASE_PACKAGES, *([architecture] if architecture else [])])
     return hashlib.sha256(recipe.encode()).hexdigest()[:16]
 
 
-def _base() -> str:
+def _base(architecture: str | None) -> str:
     """Make the base unless the storage has it, and return its reference."""
-    reference = f"localhost/pdinference/base:{_base_key()}"
-    if _label(reference) == _base_key():
+    key = _base_key(architecture)
+    reference = f"localhost/pdinference/base:{key}"
+    if _label(reference) == key:
         return reference
     _say("the images' base: installing Debian's packages")
     _forget_containers()  # of a build that was killed
@@ -412,8 +449,13 @@ def _base() -> str:
         root = _output(_buildah_command("mount", container)).strip()
         packages = ",".join(_BASE_PACKAGES)
         command = ["mmdebstrap", "--variant=minbase", f"--include={packages}", "--format=directory", *_LEAN]
-        _run([*command, _SUITE, root], log="base", timeout=_BASE_SECONDS)
-        settings = [f"--label={_LABEL}={_base_key()}", "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin"]
+        foreign = [f"--architectures={architecture}", "--skip=check/qemu"] if architecture else []  # it was checked
+        _run([*command, *foreign, _SUITE, root], log="base", timeout=_BASE_SECONDS)
+        settings = [
+            *_of_architecture(architecture),
+            f"--label={_LABEL}={key}",
+            "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin",
+        ]
         _buildah("base", "config", *settings, container)
         _buildah("base", "commit", "--quiet", container, reference)
     finally:
@@ -534,6 +576,19 @@ def _require_tools() -> None:
     _run(["apt-get", "install", "--yes", "--no-install-recommends", *missing], log="apt", timeout=_BASE_SECONDS)
 
 
+def _require_emulation(architecture: str | None) -> None:
+    """Programs of another architecture run if the kernel knows their emulator."""
+    if architecture is None:
+        return
+    emulator = f"qemu-{MACHINES[architecture]}"
+    if not (_EMULATION / emulator).exists():
+        raise ImageError(
+            f"This machine does not run programs of {architecture}. Install Debian's qemu-user-static and "
+            f"binfmt-support, then run: mount -t binfmt_misc binfmt_misc {_EMULATION}; "
+            f"update-binfmts --enable {emulator}"
+        )
+
+
 def _require_space() -> None:
     _folder().mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(_folder()).free
@@ -555,9 +610,10 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(IMAGES)))
-def build(names: tuple[str, ...]) -> None:
+@click.option("--architecture", type=click.Choice(list(MACHINES)), help="Default: that of this machine.")
+def build(names: tuple[str, ...], architecture: str | None) -> None:
     """Build all images, or only NAMES, and print what pods call them."""
-    for image in build_images(names or tuple(IMAGES)).values():
+    for image in build_images(names or tuple(IMAGES), architecture).values():
         click.echo(image.reference)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 import click
 import yaml
 
-from e2e import images, release, sbom
+from e2e import images, release, sbom, wheels
 from e2e.cluster import build
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
@@ -39,6 +39,7 @@ def publish(
     names: Sequence[str] = tuple(images.IMAGES),
     changelog: Path = CHANGELOG,
     sign: Sequence[str] = (),
+    architectures: Sequence[str] = (),
 ) -> dict[str, str]:
     """Write the files of a release, push its images and its chart, and sign them.
 
@@ -48,6 +49,8 @@ def publish(
         names: The images, folders below images/.
         changelog: Has the notes of the version.
         sign: The start of a command that signs the REPOSITORY@DIGEST at its end; none without it.
+        architectures: Those that an image is published for, if its packages are pinned for them: a reference then names
+            a list of images. Default: an image for this machine's.
 
     Returns:
         The digest of each reference that was pushed.
@@ -65,10 +68,8 @@ def publish(
     _require_new(number, list(there))
     packed = _write_files(registry, folder, changelog, names)
     _require_images(packed, registry, targets)
-    built = images.build_images(names)
-    digests = {
-        target: there.get(target) or _push_image(built[name].reference, target) for target, name in targets.items()
-    }
+    built = {name: _built(name, architectures) for name in names}
+    digests = {target: there.get(target) or _push_images(built[name], target) for target, name in targets.items()}
     digests[chart] = _push_chart(packed, chart)
     (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
     release.write_checksums(folder)
@@ -81,6 +82,7 @@ def _write_files(registry: str, folder: Path, changelog: Path, names: Sequence[s
     number = release.version()
     text = release.notes(number, changelog.read_text(encoding="utf-8"))
     release.write_all(folder, registry)
+    wheels.build(folder)
     (folder / "notes.md").write_text(text, encoding="utf-8")
     sbom.write_all(folder, names)
     return folder / f"{release.CHART.name}-{number}.tgz"
@@ -105,6 +107,29 @@ def _require_images(packed: Path, registry: str, pushed: Container[str]) -> None
             f"The chart names {', '.join(missing)}, which the registry does not have and this release does not push. "
             "Copy from a registry that has it, then repeat:" + "".join(f"\n  {copy}" for copy in copies)
         )
+
+
+def _built(name: str, architectures: Sequence[str]) -> dict[str, str]:
+    """Build an image for each architecture that it has, without any for this machine, and return the references."""
+    own = [each for each in architectures if each in images.IMAGES[name].architectures]
+    if not own:
+        return {"": images.build_images([name])[name].reference}
+    return {each: images.build_images([name], each)[name].reference for each in own}
+
+
+def _push_images(built: Mapping[str, str], target: str) -> str:
+    """Push an image, or a list of images for several architectures, and return the digest."""
+    if len(built) == 1:
+        (reference,) = built.values()
+        return _push_image(reference, target)
+    parts = {f"{target}-{architecture}": reference for architecture, reference in built.items()}
+    digests = {part: _push_image(reference, part) for part, reference in parts.items()}
+    manifests = [f"--manifest={target.rpartition(':')[0]}@{digest}" for digest in digests.values()]
+    run([*_crane(target, "index"), "append", *manifests, f"--tag={target}"], timeout=_PUSH_SECONDS)
+    digest = _digest(target)
+    if digest is None:
+        raise release.ReleaseError(f"The registry does not have {target} after crane has pushed it.")
+    return digest
 
 
 def _push_image(reference: str, target: str) -> str:
@@ -207,11 +232,12 @@ def lines(digests: Mapping[str, str]) -> str:
 @click.command(help=__doc__)
 @click.argument("registry")
 @click.option("--sign", default="", help="Start of a command that signs the REPOSITORY@DIGEST at its end.")
-def main(registry: str, sign: str) -> None:
+@click.option("--architecture", "architectures", multiple=True, help="Architecture of images; repeatable.")
+def main(registry: str, sign: str, architectures: tuple[str, ...]) -> None:
     """Command line."""
     try:
         build.prepare(["crane", "helm"])
-        digests = publish(registry.rstrip("/"), release.FOLDER, sign=shlex.split(sign))
+        digests = publish(registry.rstrip("/"), release.FOLDER, sign=shlex.split(sign), architectures=architectures)
     except (release.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The files of a release that need no registry: the packed chart, one manifest for kubectl, the CRDs, checksums.
+"""The files of a release that need no registry: the packed chart, a manifest for kubectl, CRDs, wheels, checksums.
 
     uv run python -m e2e.release     # or `make release-files`; into dist/release/
 
@@ -16,7 +16,7 @@ from typing import Final
 import click
 import yaml
 
-from e2e import images, programs
+from e2e import images, programs, wheels
 from e2e.cluster import build
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
@@ -64,7 +64,7 @@ def version(repository: Path = images.REPOSITORY) -> str:
 
 
 def write_all(folder: Path, registry: str = REGISTRY) -> list[Path]:
-    """Write all files of the release anew, except for the checksums.
+    """Write all files of the release anew, except for the wheels and the checksums.
 
     Args:
         folder: Removed first if it exists.
@@ -137,7 +137,7 @@ def main() -> None:
     programs.restrict()
     try:
         build.prepare(["helm"])
-        for file in [*write_all(FOLDER), write_checksums(FOLDER)]:
+        for file in [*write_all(FOLDER), *wheels.build(FOLDER), write_checksums(FOLDER)]:
             click.echo(file.relative_to(images.REPOSITORY))
     except (ReleaseError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)

@@ -26,7 +26,10 @@ from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 
 FOLDER: Final = images.REPOSITORY / "dist" / "sbom"
-LOCKED: Final = {"operator-python": ("--no-default-groups",), "development": ("--all-groups",)}
+LOCKED: Final = {
+    "operator-python": ("--no-default-groups", "--extra=operator", "--extra=hubs"),
+    "development": ("--all-groups",),
+}
 """What the lock file pins: for the operator alone, and for everything, each with uv's options."""
 _FORMAT: Final = r"${db:Status-Abbrev}\t${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
 _DPKG: Final = Path("var/lib/dpkg")

@@ -5,10 +5,13 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
 
 from e2e import images, sbom
 
@@ -57,6 +60,32 @@ def test_the_base_of_an_image_is_pinned_by_its_digest(name: str) -> None:
     assert re.fullmatch(r"docker\.io/library/python:[\w.-]+@sha256:[0-9a-f]{64}", *base)
 
 
+def tags_of_the_base(machine: str) -> set[Tag]:
+    """Wheels that run on the base: Python 3.11, and glibc 2.36."""
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(5, 37)] + [f"manylinux2014_{machine}"]
+    python = (3, 11)
+    return {*cpython_tags(python, platforms=platforms), *compatible_tags(python, "cp311", platforms)}
+
+
+@pytest.mark.parametrize("machine", [images.MACHINES[each] for each in images.IMAGES["operator"].architectures])
+def test_every_package_of_the_operators_image_has_a_wheel(machine: str) -> None:
+    """The image has no compiler."""
+    lock = tomllib.loads((images.REPOSITORY / "uv.lock").read_text(encoding="utf-8"))
+    wheels = {(each["name"], each["version"]): each.get("wheels", []) for each in lock["package"]}
+    needed = json.loads(sbom.of_lock(*sbom.LOCKED["operator-python"]))["components"]
+    tags = tags_of_the_base(machine)
+    lacking = [
+        each["name"]
+        for each in needed
+        if not any(
+            tags & parse_wheel_filename(wheel["url"].rpartition("/")[2])[3]
+            for wheel in wheels[each["name"], each["version"]]
+        )
+    ]
+    assert len(needed) > 60
+    assert lacking == []
+
+
 def test_both_builds_of_pytorch_have_one_version() -> None:
     cpu, other = (
         re.findall(r"^torch==([0-9.]+)", (VLLM / name).read_text(), re.MULTILINE)
@@ -72,6 +101,11 @@ def test_no_cuda_library_is_installed_beside_the_two_that_pytorch_needs() -> Non
         "nvidia-cuda-cupti",
         "nvidia-cuda-runtime",
     }
+
+
+def test_an_image_is_not_built_for_an_architecture_without_its_packages() -> None:
+    with pytest.raises(images.ImageError, match="packages of vllm-cpu are not pinned for arm64"):
+        images.build_images(["vllm-cpu"], "arm64")
 
 
 @pytest.mark.parametrize("name", images.IMAGES)

@@ -148,6 +148,7 @@ LEFT_OUT = {
         ("kubectl port-forward service/llama", "needs GPUs"),
     ],
     "kubectl-pdi": [
+        ("uvx --from ./pdinference-*.whl", "tests/test_wheel.py installs the wheels"),
         ("make setup", "the tests have this environment already"),
         ("team-a/llama ready http://llama.team-a.svc", "another resource"),
     ],

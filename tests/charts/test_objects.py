@@ -19,7 +19,7 @@ from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import validated
 from pdinference.cli import main
 from pdinference.cli.lazy_group import subcommands
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests.pods.pod_security import restricted_problems
 from pdinference.planning.scaling.gauges import adapter_rules

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from huggingface_hub import constants
 
 from pdinference.cli import main
+from pdinference.cli.local_adapters import cache_of_hub
 
 SQL = {"r": 64, "target_modules": ["q_proj"], "base_model_name_or_path": "meta-llama/Llama-3.1-8B"}
 RANK = "spec.model.lora.adapters[0]: Adapter sql has rank 64, but spec.model.lora.maxRank is 16. Set maxRank: 64."
@@ -20,7 +21,7 @@ Run = Callable[..., Result]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A command on a resource with one adapter."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
     def command(name: str, path: str, **lora: Any) -> Result:
         config = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
@@ -72,6 +73,29 @@ def test_an_adapter_in_the_cache_of_the_hubs_client_is_read(run: Run, tmp_path: 
         said = run(name, "owner/sql").output
         assert "Adapter sql uses use_dora, which vLLM does not support. Remove the adapter." in said
         assert "Adapter sql targets c_attn, but models of type llama do not have" in said
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"XDG_CACHE_HOME": "/caches"},
+        {"XDG_CACHE_HOME": "/caches", "HF_HOME": "$HOME/models"},
+        {"HF_HOME": "/home", "HUGGINGFACE_HUB_CACHE": "/old"},
+        {"HUGGINGFACE_HUB_CACHE": "/old", "HF_HUB_CACHE": "~/new"},
+    ],
+)
+def test_the_cache_is_where_the_client_has_it(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    for name in ("XDG_CACHE_HOME", "HF_HOME", "HUGGINGFACE_HUB_CACHE", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    spec = find_spec("huggingface_hub.constants")
+    assert spec is not None
+    assert spec.loader is not None
+    constants = module_from_spec(spec)  # it reads the variables when it is imported
+    spec.loader.exec_module(constants)
+    assert cache_of_hub() == Path(constants.HF_HUB_CACHE)
 
 
 def test_another_base_is_worth_a_warning(run: Run, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from pdinference.cluster.errors import ApiError
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from tests.integration.world import World
 from tests.waiting import until

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from pdinference.cluster.client import Json
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 from tests.http_server import served
 from tests.integration import aggregated
 from tests.integration.world import World

@@ -12,7 +12,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, SCALER
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 from tests.integration import aggregated
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators

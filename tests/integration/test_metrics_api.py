@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from pdinference.cluster.kinds import SCALER
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 from tests.integration import aggregated
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, served

@@ -15,6 +15,7 @@ NUMBER = release.version()
 CHART = f"{publish.CHARTS}/{release.CHART.name}"
 FILES = {
     f"{release.CHART.name}-{NUMBER}.tgz", "crds.yaml", "install.yaml", "digests.yaml", "notes.md", release.CHECKSUMS,
+    f"pdinference-{NUMBER}-py3-none-any.whl", f"pdinference_advise-{NUMBER}-py3-none-any.whl",
     "operator-python.cdx.json", "development.cdx.json", "image-operator.cdx.json",
 }  # fmt: skip
 

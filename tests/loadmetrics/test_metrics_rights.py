@@ -11,8 +11,9 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.metrics_api.access import AccessChecker
-from pdinference.loadmetrics.metrics_api.api import API_VERSION, MetricsApi
+from pdinference.loadmetrics.metrics_api.api import MetricsApi
 from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator, User
+from pdinference.loadmetrics.metrics_api.group import API_VERSION
 from pdinference.loadmetrics.policies import Policies
 from pdinference.planning.scaling.signals import Signal
 from tests.cluster.fake_api import FakeApi

@@ -15,7 +15,7 @@ from pdinference.cli.option_types import NumberRange
 from pdinference.cli.output import output_option, print_json
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.loadmetrics.metrics_api.api import API_VERSION
+from pdinference.loadmetrics.metrics_api.group import API_VERSION
 
 Json = dict[str, Any]
 Check = Callable[[], Awaitable[str | None]]

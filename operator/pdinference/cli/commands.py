@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from pdinference.cli.extras import OPERATOR
 from pdinference.cli.lazy_group import later
 from pdinference.cli.plugins import commands_of_others
 from pdinference.cli.program import Program
@@ -51,8 +52,8 @@ OWN: Final = {
         "restart:restart_command", "Replace the pods of a role one by one, as `kubectl rollout restart` does."
     ),
     "resume": later("pause:resume_command", "Roll out the stored spec of a paused resource."),
-    "router": later("router:router_command", "The router in front of P and D."),
-    "run": later("operator:run_command", "Run the operator."),
+    "router": later("router:router_command", "The router in front of P and D.", extra=OPERATOR),
+    "run": later("operator:run_command", "Run the operator.", extra=OPERATOR),
     "status": later(
         "status.command:status_command",
         "Show a PDInference with its pods, loads, transfer and objectives, and what is not as it should be.",

@@ -6,12 +6,15 @@ Tests: tests/cli/test_commands.py, tests/cli/test_kubectl.py
 import difflib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
+
+from pdinference.cli.extras import NotInstalledError, of_extra
 
 _OTHERS: Final = "Other commands"
 
@@ -22,23 +25,25 @@ class Later:
 
     Attributes:
         summary: The first sentence of its help, for lists of commands.
-        load: Imports it.
+        load: Imports it. Raises NotInstalledError without the packages that it needs.
     """
 
     summary: str
     load: Callable[[], click.Command]
 
 
-def later(place: str, summary: str) -> Later:
+def later(place: str, summary: str, *, extra: str = "") -> Later:
     """A command of this package.
 
     Args:
         place: Its module in `pdinference.cli` and its name: `module:name`.
         summary: The first sentence of its help.
+        extra: The extra of the distribution whose packages it needs. Default: none.
     """
 
     def load() -> click.Command:
-        command: click.Command = pkgutil.resolve_name(f"pdinference.cli.{place}")
+        with of_extra(extra) if extra else nullcontext():
+            command: click.Command = pkgutil.resolve_name(f"pdinference.cli.{place}")
         return command
 
     return Later(summary, load)
@@ -71,9 +76,14 @@ class LazyGroup(click.Group):
         return sorted(self._all())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, imported; None if there is none."""
+        """The command of a name, imported; None if there is none. Without its packages it says what to install."""
         found = self._own.get(cmd_name) or self._others().get(cmd_name)
-        return None if found is None else found.load()
+        if found is None:
+            return None
+        try:
+            return found.load()
+        except NotInstalledError as error:
+            return _substitute(cmd_name, found.summary, error)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -110,6 +120,15 @@ class LazyGroup(click.Group):
 
     def _summaries(self) -> dict[str, click.Command]:
         return {name: click.Command(name, help=found.summary) for name, found in sorted(self._all().items())}
+
+
+def _substitute(name: str, summary: str, error: NotInstalledError) -> click.Command:
+    @click.command(name, help=summary, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    def command(words: tuple[str, ...]) -> NoReturn:
+        raise NotInstalledError(error.package, error.remedy)
+
+    return command
 
 
 def subcommands(group: click.Group) -> dict[str, click.Command]:

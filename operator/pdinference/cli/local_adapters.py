@@ -3,6 +3,7 @@
 Tests: tests/cli/test_adapters.py
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -41,12 +42,16 @@ def _folders(path: str, source: ModelSource) -> Iterator[Path]:
     if path.startswith("/"):
         yield Path(path)
     elif source.model_scope is None:  # vLLM downloads adapters from the hub of the model
-        # The client's own function is not used, because its import takes half a second.
-        from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415
-
-        kept = Path(HF_HUB_CACHE, f"models--{path.replace('/', '--')}")
+        kept = cache_of_hub() / f"models--{path.replace('/', '--')}"
         head = kept / "refs" / "main"
         with suppress(OSError, UnicodeDecodeError):
             commit = read_regular(head, _LONGEST_COMMIT).decode().strip()
             if is_within(commit) and "/" not in commit:
                 yield kept / "snapshots" / commit
+
+
+def cache_of_hub() -> Path:
+    """The cache folder of the client of the Hugging Face hub, which may be installed in another environment only."""
+    home = os.getenv("HF_HOME") or Path(os.getenv("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    folder = os.getenv("HF_HUB_CACHE") or os.getenv("HUGGINGFACE_HUB_CACHE") or Path(home, "hub")
+    return Path(os.path.expandvars(folder)).expanduser()

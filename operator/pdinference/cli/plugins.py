@@ -1,11 +1,13 @@
 """Commands of other distributions, which join by the entry-point group `pdinference.commands`."""
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-import click
-
+from pdinference.cli.extras import NotInstalledError
 from pdinference.cli.lazy_group import Later
+
+if TYPE_CHECKING:
+    import click
 
 GROUP: Final = "pdinference.commands"
 _OF_ADVISE: Final = {
@@ -19,7 +21,7 @@ _LONGEST_SUMMARY: Final = 400
 def commands_of_others() -> dict[str, Later]:
     """The installed commands, and for those of `pdinference-advise` that are not, what to install."""
     return {
-        **{name: _not_installed(name, purpose) for name, purpose in _OF_ADVISE.items()},
+        **{name: Later(f"{purpose} (Not installed.)", _not_installed) for name, purpose in _OF_ADVISE.items()},
         **{entry.name: Later(_summary(entry), entry.load) for entry in entry_points(group=GROUP)},
     }
 
@@ -31,15 +33,5 @@ def _summary(entry: EntryPoint) -> str:
     return command.get_short_help_str(_LONGEST_SUMMARY)
 
 
-def _not_installed(name: str, purpose: str) -> Later:
-    summary = f"{purpose} (Not installed.)"
-
-    @click.command(name, help=summary, context_settings={"ignore_unknown_options": True, "help_option_names": []})
-    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-    def command(words: tuple[str, ...]) -> NoReturn:
-        raise click.ClickException(
-            f"`pdinference {name}` is a command of pdinference-advise, which is not installed. "
-            "Install it with `pip install 'pdinference[advise]'`."
-        )
-
-    return Later(summary, lambda: command)
+def _not_installed() -> NoReturn:
+    raise NotInstalledError("pdinference-advise", "pdinference[advise]")

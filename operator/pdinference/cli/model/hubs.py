@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import click
 
 from pdinference.api.v1alpha1.source import CREDENTIALS
+from pdinference.cli.extras import HUBS, of_extra
 from pdinference.engine.model_cache import BUCKET
 from pdinference.models.hubs.hub import Hub, Repository
 
@@ -38,7 +39,8 @@ def source_of(where: Where) -> Hub:
         return hub_of(where.hub, where.repository, where.revision)
     if not where.repository:
         raise click.UsageError("A bucket needs --repository s3://BUCKET/FOLDER.")
-    from pdinference.models.hubs.bucket import BucketHub, Place  # noqa: PLC0415
+    with of_extra(HUBS):
+        from pdinference.models.hubs.bucket import BucketHub, Place  # noqa: PLC0415
 
     key, secret = (os.environ.get(name, "") for name in CREDENTIALS)
     return BucketHub(Place(where.repository, where.endpoint, where.region, (key, secret) if key and secret else None))
@@ -50,11 +52,13 @@ def hub_of(hub: str, repository: str, revision: str) -> Hub:
         raise click.UsageError("A hub needs --repository and --revision.")
     where = Repository(repository, revision)
     if hub == "modelScope":
-        from pdinference.models.hubs.model_scope import ModelScopeHub  # noqa: PLC0415
+        with of_extra(HUBS):
+            from pdinference.models.hubs.model_scope import ModelScopeHub  # noqa: PLC0415
 
         return ModelScopeHub(where)
     # The client reads these variables when it is imported: no telemetry, and no progress bars in logs.
     os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
-    from pdinference.models.hubs.hugging_face import HuggingFaceHub  # noqa: PLC0415
+    with of_extra(HUBS):
+        from pdinference.models.hubs.hugging_face import HuggingFaceHub  # noqa: PLC0415
 
     return HuggingFaceHub(where)

@@ -18,6 +18,7 @@ from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.metrics_api.access import AccessChecker, AccessReview
 from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
+from pdinference.loadmetrics.metrics_api.group import API_VERSION, GROUP, VERSION
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.signals import LoadUnavailableError
 from pdinference.planning.scaling.gauges import selected_role
@@ -25,9 +26,6 @@ from pdinference.planning.scaling.signals import METRICS, WINDOW_SECONDS
 
 _LOG = logging.getLogger(__name__)
 
-GROUP: Final = "external.metrics.k8s.io"
-VERSION: Final = "v1beta1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
 _UNAUTHENTICATED: Final = "Only the API server may send requests. Use kubectl get --raw."
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]

@@ -10,7 +10,7 @@ from typing import Final
 
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 
 API_SERVICE: Final = f"{VERSION}.{GROUP}"
 _PATH: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
