@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import httpx
@@ -99,8 +99,8 @@ def _local(name: str) -> Iterator[Bench]:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
         local_platform.install(cluster, kubectl)
         images = local_references(built)
-        with _operator(kubectl, images, *LOCAL_VALUES) as (client, installed), _namespace(kubectl):
-            yield Bench(kubectl, example(images), client, installed)
+        with _bench(kubectl, images, example(images), *LOCAL_VALUES, clean=stays) as bench:
+            yield bench
     finally:
         if not stays:
             headline(f"Cluster {name} is removed")
@@ -111,44 +111,49 @@ def _local(name: str) -> Iterator[Bench]:
 def _current(registry: str | None, tag: str, resource: Path | None) -> Iterator[Bench]:
     """The cluster of the current kubeconfig. Images are needed only for what is neither installed nor given."""
     kubectl = Kubectl(None, NAMESPACE)
-    complete = resource is not None and _operator_image(kubectl)
-    images = None if complete else pushed_images(registry, tag, "conformance")
-    document = yaml.safe_load(resource.read_text(encoding="utf-8")) if resource else example(images)
-    with _operator(kubectl, images) as (client, installed), _namespace(kubectl):
-        yield Bench(kubectl, document, client, installed)
+    if resource is None or not _operator_image(kubectl):
+        images = pushed_images(registry, tag, "conformance")
+    else:
+        images = ImageReferences(operator="", vllm="")
+    document = example(images) if resource is None else yaml.safe_load(resource.read_text(encoding="utf-8"))
+    with _bench(kubectl, images, document) as bench:
+        yield bench
 
 
 @contextmanager
-def _operator(kubectl: Kubectl, images: ImageReferences | None, *values: str) -> Iterator[tuple[str, str]]:
-    """The operator: its image, and the command that installed it. One that was there before is left as it is."""
+def _bench(
+    kubectl: Kubectl, images: ImageReferences, document: dict[str, Any], *values: str, clean: bool = True
+) -> Iterator[Bench]:
+    """The operator and an empty namespace. An operator that was there before is left as it is.
+
+    Args:
+        kubectl: The cluster.
+        images: For what is not in the cluster.
+        document: The PDInference that serves.
+        values: Of the operator's chart.
+        clean: Whether all is removed at the end, as the cluster itself is not.
+    """
     headline("The operator, from its Helm chart")
-    if image := _operator_image(kubectl):
-        say(f"It is installed already ({image}), and stays.")
-        yield image, ""
-        return
+    before = _operator_image(kubectl)
     try:
-        yield images.operator, install_operator(kubectl, images, *values)
+        if before:
+            say(f"It is installed already ({before}), and stays.")
+        installed = "" if before else install_operator(kubectl, images, *gang.VALUES, *values)
+        _remove_namespace(kubectl)  # of a run that was killed
+        create_namespace(kubectl)
+        yield Bench(kubectl, document, before or images.operator, installed)
     finally:
-        headline("The operator is removed")
-        uninstall_operator(kubectl)
+        if clean:
+            headline("What the checks made is removed")
+            _remove_namespace(kubectl)
+            if not before:
+                uninstall_operator(kubectl)
 
 
 def _operator_image(kubectl: Kubectl) -> str:
     """The image of the operator in the cluster; empty if there is none."""
     found = kubectl.get("deployments", "-A", "-l", f"app.kubernetes.io/name={CHART_NAME}")["items"]
     return next((str(one["spec"]["template"]["spec"]["containers"][0]["image"]) for one in found), "")
-
-
-@contextmanager
-def _namespace(kubectl: Kubectl) -> Iterator[None]:
-    """The namespace of the checks, without anything that a killed run left."""
-    _remove_namespace(kubectl)
-    create_namespace(kubectl)
-    try:
-        yield
-    finally:
-        headline(f"Namespace {NAMESPACE} is removed")
-        _remove_namespace(kubectl)
 
 
 def _remove_namespace(kubectl: Kubectl) -> None:

@@ -25,7 +25,7 @@ def pod_autoscaling(bench: Bench, notes: Notes) -> None:
     earlier = len(bench.pods(bench.name, Role.PARAMETER))
     with load(bench.kubectl, url, bench.model, bench.client, shape=Shape()) as client:
         notes.did(f"one client in the cluster, with one request after the other to {url}")
-        notes.apply(_scaled(bench, _EXCEEDED), keep="resource-target-exceeded")
+        notes.apply(scaled(bench, _EXCEEDED), keep="resource-target-exceeded")
         hpa = wait_until("the HPA to read the metric", lambda: _reading(bench), timeout=120)
         value = hpa["status"]["currentMetrics"][0]["external"]["current"]["averageValue"]
         notes.saw("the HPA reads the metric", True, f"{_METRIC} is {value}, the target {_EXCEEDED}")
@@ -35,25 +35,24 @@ def pod_autoscaling(bench: Bench, notes: Notes) -> None:
 
         wait_until("two D pods", lambda: _ready(bench) == 2, timeout=_UP_SECONDS)
         notes.get("hpa", keep="hpa-scaled-up")
-        notes.saw("above the target, D gets a pod more", True, "1, then 2 ready pods")
+        notes.saw("above the target, D gets a pod more", True, f"2 ready pods. {_rescaled(notes)}")
         others = len(bench.pods(bench.name, Role.PARAMETER))
         notes.saw("P keeps its count meanwhile", others == earlier, f"{earlier}, then {others} pods")
 
-        notes.apply(_scaled(bench, _UNDERCUT), keep="resource-target-undercut")
+        notes.apply(scaled(bench, _UNDERCUT), keep="resource-target-undercut")
         wait_until("one D pod", lambda: _replicas(bench) == 1, timeout=_UP_SECONDS)
         notes.get("hpa", keep="hpa-scaled-down")
-        notes.saw("below the target, D loses it", True, "2, then 1 pods")
+        notes.saw("below the target, D loses it", True, f"1 pod. {_rescaled(notes)}")
         lost = client.unanswered()
         sent = client.report().answered
         notes.saw("no request was lost", not lost, f"{sent} answered, {len(lost)} not")
-    notes.keep("events.txt", notes.run("get", "events", "--field-selector=involvedObject.kind=HorizontalPodAutoscaler"))
     accelerated = bench.accelerated()
     apply(bench.kubectl, bench.document)
     if not accelerated:
         notes.lacks(Verdict.NEEDS_ACCELERATOR, "The pods that were scaled run vLLM on CPU.")
 
 
-def _scaled(bench: Bench, target: str) -> dict[str, Any]:
+def scaled(bench: Bench, target: str) -> dict[str, Any]:
     """The PDInference with one or two D pods, by this share of the KV cache."""
     selector = {"matchLabels": {LABEL_NAME: bench.name, LABEL_ROLE: Role.DECODE.value}}
     external = {
@@ -79,6 +78,13 @@ def _reading(bench: Bench) -> dict[str, Any] | None:
         if active and hpa["status"].get("currentMetrics"):
             return found
     return None
+
+
+def _rescaled(notes: Notes) -> str:
+    """What the HPA said of its last change."""
+    found = notes.get("events", "--field-selector=reason=SuccessfulRescale", keep="events")["items"]
+    last = max(found, key=lambda event: str(event["lastTimestamp"]), default=None)
+    return f"SuccessfulRescale: {last['message']}" if last is not None else "The HPA wrote no Event."
 
 
 def _ready(bench: Bench) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from e2e.conformance.bench import NAMESPACE, Bench, devices
+from e2e.conformance.bench import Bench, devices
 from e2e.conformance.evidence import Verdict
 from e2e.conformance.notes import Notes
 from e2e.conformance.waiting_pods import DEVICE_CLASS, RESOURCE, unplaced, waiting_pods
@@ -39,7 +39,7 @@ def cluster_autoscaling(bench: Bench, notes: Notes) -> None:
 
 def secure_accelerator_access(bench: Bench, notes: Notes) -> None:
     """What pods say of devices; whether the container runtime keeps to it needs a device."""
-    labels = notes.get("namespace", NAMESPACE, keep="namespace")["metadata"]["labels"]
+    labels = notes.get("namespace", bench.kubectl.namespace, keep="namespace")["metadata"]["labels"]
     notes.saw(
         "the namespace admits only restricted pods",
         labels.get(_ENFORCE) == "restricted",

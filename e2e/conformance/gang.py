@@ -7,11 +7,15 @@ from e2e.conformance.bench import Bench, served
 from e2e.conformance.evidence import Verdict
 from e2e.conformance.notes import Notes
 from e2e.install import remove_at_once
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, KubectlError
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import ENGINE_ROLES, LABEL_QUEUE
 
 _GROUP: Final = "kueue.x-k8s.io"
+GROUP_LABEL: Final = f"{_GROUP}/pod-group-name"
+COUNT_ANNOTATION: Final = f"{_GROUP}/pod-group-total-count"
+VALUES: Final = (f"policy.labels={{{GROUP_LABEL}}}", f"policy.annotations={{{COUNT_ANNOTATION}}}")
+"""Of the operator's chart, without which no podTemplate may make a group of its pods."""
 _QUEUES: Final = f"clusterqueues.{_GROUP}"
 _NAME: Final = "conformance-gang"
 _AMPLE: Final = "1000Gi"
@@ -28,12 +32,26 @@ def gang_scheduling(bench: Bench, notes: Notes) -> None:
     try:
         for kind, document in _queues(bench, f"{_GROUP}/{version}", pods=1).items():
             notes.apply(document, keep=kind)
-        notes.apply(_gang(bench), keep="resource")
+        if not _applied(bench, notes):
+            return
         _neither(bench, notes)
         notes.apply(_queues(bench, f"{_GROUP}/{version}", pods=2)["clusterqueue"], keep="clusterqueue-larger")
         _both(bench, notes)
     finally:
         remove(bench.kubectl)
+
+
+def _applied(bench: Bench, notes: Notes) -> bool:
+    """Apply the PDInference; an operator that was there before may not allow its labels."""
+    try:
+        notes.apply(gang(bench), keep="resource")
+    except KubectlError as error:
+        if "policy.labels" not in str(error):
+            raise
+        values = " ".join(f"--set '{value}'" for value in VALUES)
+        notes.lacks(Verdict.NOT_SHOWN, f"The installation of the operator does not allow groups of pods: {values}")
+        return False
+    return True
 
 
 def remove(kubectl: Kubectl) -> None:
@@ -65,13 +83,13 @@ def _requested(pod: dict[str, Any]) -> list[str]:
     return [name for one in containers for name in one.get("resources", {}).get("requests", {})]
 
 
-def _gang(bench: Bench) -> dict[str, Any]:
+def gang(bench: Bench) -> dict[str, Any]:
     """The PDInference with `queueName`, whose P and D pods are one group of Kueue."""
     document = copy.deepcopy(bench.document)
     document["metadata"]["name"] = _NAME
     group = {
-        "labels": {f"{_GROUP}/pod-group-name": _NAME},
-        "annotations": {f"{_GROUP}/pod-group-total-count": str(len(ENGINE_ROLES))},
+        "labels": {GROUP_LABEL: _NAME},
+        "annotations": {COUNT_ANNOTATION: str(len(ENGINE_ROLES))},
     }
     for role in ENGINE_ROLES:
         fields = document["spec"].setdefault(role.value, {})

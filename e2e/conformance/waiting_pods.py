@@ -22,7 +22,7 @@ _SECONDS: Final = 120
 def waiting_pods(bench: Bench, notes: Notes, name: str, accelerator: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
     """P and D pods that the scheduler could not place, for the time of a block."""
     try:
-        notes.apply(_document(name, accelerator), keep=name)
+        notes.apply(document(name, accelerator), keep=name)
         wait_until(f"the scheduler to look at the pods of {name}", lambda: _unschedulable(bench, name), _SECONDS)
         notes.get("pods", "-l", f"{LABEL_NAME}={name}", keep="pods")
         yield bench.engines(name)
@@ -30,7 +30,7 @@ def waiting_pods(bench: Bench, notes: Notes, name: str, accelerator: dict[str, A
         remove_at_once(bench.kubectl, name)
 
 
-def _document(name: str, accelerator: dict[str, Any]) -> dict[str, Any]:
+def document(name: str, accelerator: dict[str, Any]) -> dict[str, Any]:
     """The model of the tiny example, on devices."""
     return {
         "apiVersion": API_VERSION,
