@@ -9,7 +9,7 @@ from e2e.conformance.notes import Notes
 from e2e.install import remove_at_once
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.waiting import conditions, wait_until
-from pdinference.api.names import ENGINE_ROLES, LABEL_QUEUE
+from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_QUEUE
 
 _GROUP: Final = "kueue.x-k8s.io"
 GROUP_LABEL: Final = f"{_GROUP}/pod-group-name"
@@ -21,6 +21,7 @@ _NAME: Final = "conformance-gang"
 _AMPLE: Final = "1000Gi"
 """Of whatever the pods request: the number of pods alone limits them."""
 _SECONDS: Final = 120
+_MAKERS: Final = "statefulsets,deployments,replicasets"
 
 
 def gang_scheduling(bench: Bench, notes: Notes) -> None:
@@ -55,10 +56,15 @@ def _applied(bench: Bench, notes: Notes) -> bool:
 
 
 def remove(kubectl: Kubectl) -> None:
-    """Delete what the check made that is in no namespace, and the pods, which Kueue holds until they are finished."""
+    """Delete what the check made. Kueue holds the pods of a group until its Workload is deleted, too."""
     remove_at_once(kubectl, _NAME)
     if served(kubectl, _QUEUES):
-        for kind in ("localqueue", "clusterqueue", "resourceflavor"):
+        owned = ("-l", f"{LABEL_NAME}={_NAME}")
+        wait_until(
+            "nobody to make its pods again", lambda: not kubectl.run("get", _MAKERS, *owned, "-o", "name"), _SECONDS
+        )
+        kubectl.run("delete", "pods", *owned, "--grace-period=2", "--wait=false")
+        for kind in ("workload", "localqueue", "clusterqueue", "resourceflavor"):
             kubectl.run("delete", f"{kind}.{_GROUP}", _NAME, "--ignore-not-found", "--wait=false")
 
 
