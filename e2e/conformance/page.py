@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from e2e.conformance.checklist import SOURCE
@@ -47,7 +47,8 @@ def page(found: Sequence[Evidence], cluster: str, when: str) -> str:
 
 def table(found: Sequence[Evidence]) -> Table:
     """The same in short."""
-    drawn = Table("requirement", "level", "verdict", "shown", "what is missing", title_justify="left")
+    ids = Column("requirement", min_width=max(len(evidence.requirement.id) for evidence in found))
+    drawn = Table(ids, "level", "verdict", "shown", "what is missing", title_justify="left")
     for evidence in found:
         drawn.add_row(
             evidence.requirement.id,
