@@ -50,6 +50,12 @@ setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command li
 demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
 	@$(RUN) python -m e2e.demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG))
 
+# RESOURCE is a PDInference to serve in place of the tiny example, for example on your GPUs.
+RESOURCE ?=
+.PHONY: conformance
+conformance: setup ## Evidence for the Kubernetes AI Conformance checklist, into dist/conformance: make conformance [CLUSTER=current]
+	@$(RUN) python -m e2e.conformance --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG)) $(if $(RESOURCE),--resource '$(RESOURCE)')
+
 # The local cluster stays up, as after the demo.
 .PHONY: recording
 recording: setup ## Draw the pictures of the documentation, from a demo, load, the dashboard, a repair and an adaptive router

@@ -29,8 +29,8 @@ from e2e.install import (
 from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.requests import Answer, chat, complete
-from e2e.transfer import Transfer, transfer
-from e2e.waiting import WaitTimeoutError, wait_ready, wait_until
+from e2e.transfer import Transfer, settled
+from e2e.waiting import WaitTimeoutError, wait_ready
 
 NAMESPACE = "pdinference-demo"
 NAME = "tiny"
@@ -45,7 +45,7 @@ def cli() -> None:
     """Show the operator at work."""
 
 
-_cluster = click.option(
+cluster_option: Final = click.option(
     "--cluster",
     type=click.Choice(["local", "current"]),
     default="local",
@@ -64,7 +64,7 @@ name_option: Final = click.option(
 
 
 @cli.command()
-@_cluster
+@cluster_option
 @name_option
 @click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
 @click.option("--tag", default=project_version, show_default=True, help="With --registry: tag of the operator.")
@@ -77,7 +77,7 @@ def up(cluster: str, name: str, registry: str | None, tag: str, record: Path | N
 
 def _show_all(local: str | None, registry: str | None, tag: str) -> None:
     """Show it on a local cluster of this name, or else on the current one."""
-    kubectl, images = _local(local) if local else _current(registry, tag)
+    kubectl, images = _local(local) if local else (Kubectl(None, NAMESPACE), pushed_images(registry, tag, "demo"))
 
     headline("The operator, from its Helm chart")
     install_operator(kubectl, images, *(LOCAL_VALUES if local else ()))
@@ -89,14 +89,14 @@ def _show_all(local: str | None, registry: str | None, tag: str) -> None:
     resource = wait_ready(kubectl, NAME)
 
     headline("Requests through the router")
-    before = _settled(kubectl)
+    before = settled(kubectl, NAME)
     port = urlsplit(resource["status"]["url"]).port or 80
     with kubectl.port_forward(f"service/{NAME}", port) as url:
         _show("chat completion", chat(url, NAME, "What is the KV cache?"))
         # P and D have the KV cache of a prompt that was sent before, and would move its last block alone.
         unique = f"{uuid4()}: {LONG_PROMPT}"
         _show("completion of a long prompt", complete(url, NAME, unique, max_tokens=64))
-    moved = _settled(kubectl) - before
+    moved = settled(kubectl, NAME) - before
 
     headline("What vLLM itself counted for these two requests")
     _show_transfer(moved)
@@ -108,7 +108,7 @@ def _show_all(local: str | None, registry: str | None, tag: str) -> None:
 
 
 @cli.command()
-@_cluster
+@cluster_option
 @name_option
 def down(cluster: str, name: str) -> None:
     """Remove what `up` made: the local cluster, or operator and example from the current one."""
@@ -133,28 +133,20 @@ def _local(name: str) -> tuple[Kubectl, ImageReferences]:
     return Kubectl(cluster.kubeconfig, NAMESPACE), local_references(built)
 
 
-def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
+def pushed_images(registry: str | None, tag: str, target: str) -> ImageReferences:
+    """The images in a registry, for a target of make.
+
+    Raises:
+        click.ClickException: No registry is given.
+    """
     if not registry:
         raise click.ClickException(
             "CLUSTER=current needs REGISTRY=<where you pushed the images>, for example\n"
-            "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
+            f"  make {target} CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
             "docs/quick-start.md describes how to build and push them."
         )
     # The operator reads the release of vLLM from the tag, and `make release` pushes with it.
-    references = ImageReferences(f"{registry}/operator:{tag}", f"{registry}/vllm-cpu:{IMAGES['vllm-cpu'].tag}")
-    return Kubectl(None, NAMESPACE), references
-
-
-def _settled(kubectl: Kubectl) -> Transfer:
-    """The counters, once two readings are alike: vLLM counts after it has answered, canaries included."""
-    last = None
-
-    def unchanged() -> Transfer | None:
-        nonlocal last
-        earlier, last = last, transfer(kubectl, NAME)
-        return last if last == earlier else None
-
-    return wait_until("the counters of P and D to rest", unchanged)
+    return ImageReferences(f"{registry}/operator:{tag}", f"{registry}/vllm-cpu:{IMAGES['vllm-cpu'].tag}")
 
 
 def _show(what: str, answer: Answer) -> None:

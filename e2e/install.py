@@ -44,7 +44,7 @@ def local_references(built: Mapping[str, BuiltImage]) -> ImageReferences:
     return ImageReferences(operator.reference, vllm.reference, build=operator.content)
 
 
-def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, chart: Path = CHART) -> None:
+def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, chart: Path = CHART) -> str:
     """Install or upgrade the operator from its chart, and wait until it runs.
 
     Args:
@@ -52,8 +52,12 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, ch
         images: Which operator.
         values: Further `name=value` settings of the chart.
         chart: The chart, which is this checkout's by default.
+
+    Returns:
+        The command in short.
     """
-    say(f"helm upgrade --install {RELEASE} {os.path.relpath(chart, REPOSITORY)} -n {OPERATOR_NAMESPACE}")
+    command = f"helm upgrade --install {RELEASE} {os.path.relpath(chart, REPOSITORY)} -n {OPERATOR_NAMESPACE}"
+    say(command)
     build = f"podAnnotations.build={images.build or 'released'}"
     settings = [
         *_image("image", images.operator),
@@ -72,6 +76,7 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, ch
         ),
         timeout=240,
     )
+    return command
 
 
 def uninstall_operator(kubectl: Kubectl) -> None:

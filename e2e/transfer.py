@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from e2e.kubectl import Kubectl
+from e2e.waiting import wait_until
 from pdinference.api.engines import engines_of
 from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
@@ -61,6 +62,22 @@ def transfer(kubectl: Kubectl, name: str) -> Transfer:
         seconds=both.get("vllm:nixl_xfer_time_seconds_sum", 0),
         failed=both.get("vllm:nixl_num_failed_transfers_total", 0),
     )
+
+
+def settled(kubectl: Kubectl, name: str) -> Transfer:
+    """The counters, once two readings are alike: vLLM counts after it has answered, canaries included.
+
+    Raises:
+        WaitTimeoutError: They do not come to rest.
+    """
+    last = None
+
+    def unchanged() -> Transfer | None:
+        nonlocal last
+        earlier, last = last, transfer(kubectl, name)
+        return last if last == earlier else None
+
+    return wait_until("the counters of P and D to rest", unchanged)
 
 
 def counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from e2e.cluster import teardown
 from e2e.cluster.spec import ClusterSpec
-from e2e.demo import _current, cli
+from e2e.demo import cli, pushed_images
 from e2e.images import IMAGES
 
 
@@ -47,6 +47,6 @@ def test_those_that_stay_are_named(stopped: list[str]) -> None:
 
 
 def test_images_of_a_registry_have_the_tags_that_a_release_pushes() -> None:
-    _, images = _current("registry.example/team", IMAGES["operator"].tag)
+    images = pushed_images("registry.example/team", IMAGES["operator"].tag, "demo")
     pushed = [f"registry.example/team/{name}:{image.tag}" for name, image in IMAGES.items()]
     assert [images.operator, images.vllm] == pushed

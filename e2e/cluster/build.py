@@ -107,6 +107,8 @@ TOOLS = {
         Tool("cert-manager", "certmanager", ("./cert-manager",)),
         # With its Prometheus scaler alone (trim.py).
         Tool("keda", "keda", ("./keda",)),
+        # Only `make conformance` needs it.
+        Tool("kueue", "kueue", ("sigs.k8s.io/kueue/cmd/kueue",), linked=False),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
         # A collector of OpenTelemetry that prints spans.

@@ -2,15 +2,12 @@
 
 from typing import Any, Final
 
+from e2e.go_modules import http_routes
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import HTTP_ROUTE
-from tests.integration.go_modules import yaml_of
 from tests.integration.world import CRD_PATH, World
 from tests.waiting import until
 
-_MODULE: Final = "sigs.k8s.io/gateway-api@v1.6.0"
-_SUM: Final = "h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE="
-_CRD: Final = "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"
 _CRD_PATH: Final = f"{CRD_PATH}/{HTTP_ROUTE.plural}.{HTTP_ROUTE.group}"
 ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True", "ResolvedRefs", "")}
 """Conditions of a route that a Gateway serves: status, reason and message."""
@@ -18,11 +15,7 @@ ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True"
 
 async def install_gateway_api(world: World) -> None:
     """The definition of an HTTPRoute, of the standard channel."""
-    await world.install_crd(_definition())
-
-
-def _definition() -> Json:
-    return yaml_of(_MODULE, _SUM, _CRD)
+    await world.install_crd(http_routes())
 
 
 async def uninstall_gateway_api(world: World) -> None:

@@ -9,12 +9,12 @@ from typing import Final
 import aiohttp
 
 from e2e.cluster.build import binary
+from e2e.go_modules import yaml_of
 from pdinference.api.names import Role, keda_autoscaler
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from tests.integration.external_metrics import ExternalMetrics
-from tests.integration.go_modules import yaml_of
 from tests.integration.world import World
 from tests.ports import free_port
 from tests.waiting import until

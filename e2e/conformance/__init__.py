@@ -1,0 +1,1 @@
+"""`make conformance`: evidence for the checklist of the Kubernetes AI Conformance programme (docs/conformance.md)."""
