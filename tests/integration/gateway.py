@@ -8,9 +8,12 @@ from tests.integration.go_modules import yaml_of
 from tests.integration.world import CRD_PATH, World
 from tests.waiting import until
 
-_MODULE: Final = "sigs.k8s.io/gateway-api@v1.6.0"
-_SUM: Final = "h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE="
-_CRD: Final = "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"
+_MODULE: Final = "sigs.k8s.io/gateway-api@v1.6.3"
+_SUM: Final = "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc="
+_CRDS: Final = "config/crd/standard/gateway.networking.k8s.io"
+_POOL_MODULE: Final = "sigs.k8s.io/gateway-api-inference-extension@v1.6.0"
+_POOL_SUM: Final = "h1:cjtwMJYcTnLXBYE5ffR1/hHhn7U1aIFfe2RITYmOXVA="
+_POOL_CRD: Final = "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"
 _CRD_PATH: Final = f"{CRD_PATH}/{HTTP_ROUTE.plural}.{HTTP_ROUTE.group}"
 ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True", "ResolvedRefs", "")}
 """Conditions of a route that a Gateway serves: status, reason and message."""
@@ -18,11 +21,17 @@ ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True"
 
 async def install_gateway_api(world: World) -> None:
     """The definition of an HTTPRoute, of the standard channel."""
-    await world.install_crd(_definition())
+    await world.install_crd(_definition("httproutes"))
 
 
-def _definition() -> Json:
-    return yaml_of(_MODULE, _SUM, _CRD)
+async def install_gateways_and_pools(world: World) -> None:
+    """The definitions of what platform teams write themselves. No other test is affected by them."""
+    await world.install_crd(_definition("gateways"))
+    await world.install_crd(yaml_of(_POOL_MODULE, _POOL_SUM, _POOL_CRD))
+
+
+def _definition(plural: str) -> Json:
+    return yaml_of(_MODULE, _SUM, f"{_CRDS}_{plural}.yaml")
 
 
 async def uninstall_gateway_api(world: World) -> None:
