@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import yaml
 
-_GATEWAY_API: Final = "sigs.k8s.io/gateway-api@v1.6.0"
-_GATEWAY_API_SUM: Final = "h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE="
-_HTTP_ROUTES: Final = "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"
+_GATEWAY_API: Final = "sigs.k8s.io/gateway-api@v1.6.3"
+_GATEWAY_API_SUM: Final = "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc="
+_GATEWAY_CRDS: Final = "config/crd/standard/gateway.networking.k8s.io"
 
 
 def yaml_of(module: str, checksum: str, path: str) -> dict[str, Any]:
@@ -35,6 +35,6 @@ def module_folder(module: str, source: Path) -> Path:
     return Path(answer.stdout.strip())
 
 
-def http_routes() -> dict[str, Any]:
-    """The Gateway API's own definition of an HTTPRoute, of the standard channel."""
-    return yaml_of(_GATEWAY_API, _GATEWAY_API_SUM, _HTTP_ROUTES)
+def gateway_api(plural: str) -> dict[str, Any]:
+    """The Gateway API's own definition of a kind, of the standard channel."""
+    return yaml_of(_GATEWAY_API, _GATEWAY_API_SUM, f"{_GATEWAY_CRDS}_{plural}.yaml")

@@ -8,7 +8,7 @@ import yaml
 
 from e2e.cluster import Cluster, build, images
 from e2e.console import headline, say
-from e2e.go_modules import http_routes, module_folder
+from e2e.go_modules import gateway_api, module_folder
 from e2e.kubectl import Kubectl
 
 KUEUE: Final = "kueue"
@@ -23,7 +23,7 @@ _NAMESPACE: Final = "kueue-system"
 def install(cluster: Cluster, kubectl: Kubectl) -> None:
     """Install both, unless they are there."""
     headline("Kueue from its chart, and the Gateway API's HTTPRoute")
-    kubectl.run("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(http_routes()))
+    kubectl.run("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(gateway_api("httproutes")))
     build.prepare([KUEUE])
     tool = build.TOOLS[KUEUE]
     tag = tool.folder.name

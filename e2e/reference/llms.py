@@ -21,7 +21,7 @@ SUMMARIES: Final = {
     "docs/recipes.md": "Every example with what it needs and what it gave when it was measured.",
     "docs/p-d-or-not.md": "Measure the same model with and without the split on your own traffic.",
     "docs/resource.md": "Which field of a PDInference to set for which purpose, and its status.",
-    "docs/clients.md": "Who may send requests: NetworkPolicies, API keys, TLS, load balancers and Gateways.",
+    "docs/clients.md": "Who may send requests: NetworkPolicies, API keys, TLS and load balancers.",
     "docs/memory.md": "Check whether a model fits its devices, and how many requests do, before a GPU is used.",
     "docs/autoscaling.md": "Replica counts of P and D that follow the load, with a ratio and a GPU budget for both.",
     "docs/gitops.md": "Install the operator and your models from Git with Argo CD or Flux, and wait for a roll-out.",

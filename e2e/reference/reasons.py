@@ -113,7 +113,7 @@ REASONS: Final = {
     ),
     "NotAccepted": Reason(
         "A Gateway does not accept the HTTPRoute.",
-        "[A Gateway](../clients.md#a-gateway-routerroute) has the requirements.",
+        "[Gateways](../gateways.md#what-a-route-needs) has the requirements.",
     ),
     "NotAllReady": Reason("The roll-out is complete, and pods are missing.", "Look at the conditions of the roles."),
     "NotAnswering": Reason(

@@ -24,6 +24,7 @@ EVERY_FIELD: Final[Json] = {
         {"name": "public"},
     ],
     "hostnames": ["llm.example.com", "*.models.example.com"],
+    "modelHeader": "X-Gateway-Model-Name",
     "timeouts": {"request": "1h30m", "backendRequest": "600s"},
 }
 RIGHT_ROUTES: Final[tuple[Json, ...]] = (
@@ -33,6 +34,8 @@ RIGHT_ROUTES: Final[tuple[Json, ...]] = (
     {"parentRefs": [{"name": "mesh", "group": "", "kind": "Service"}]},
     {"hostnames": [f"h{number}.example.com" for number in range(16)]},
     {"hostnames": []},
+    {"modelHeader": "x"},
+    {"modelHeader": "x" * 63},
     {"timeouts": {}},
     _timeouts(request="0s"),
     _timeouts(request="0s", backendRequest="2h"),
@@ -59,6 +62,10 @@ WRONG_ROUTES: Final[tuple[tuple[Json, str], ...]] = (
     ({"hostnames": ["*"]}, ".hostnames[0]"),
     ({"hostnames": [""]}, ".hostnames[0]"),
     ({"hostnames": [f"h{number}.example.com" for number in range(17)]}, ".hostnames"),
+    ({"modelHeader": ""}, ".modelHeader"),
+    ({"modelHeader": "X-Model: a"}, ".modelHeader"),
+    ({"modelHeader": "-x"}, ".modelHeader"),
+    ({"modelHeader": "x" * 64}, ".modelHeader"),
     (_timeouts(request="600"), ".timeouts.request"),
     (_timeouts(request="1.5h"), ".timeouts.request"),
     (_timeouts(request="100000s"), ".timeouts.request"),

@@ -295,6 +295,12 @@ RESOURCES: dict[str, Entry] = {
     "route-host-long": refused(
         "router.route", {"parentRefs": [{"name": "a"}], "hostnames": [_LONG]}, "router.route.hostnames[0]"
     ),
+    "route-header-line": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "modelHeader": "x\r\ny"}, "router.route.modelHeader"
+    ),
+    "route-header-template": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "modelHeader": "{{ x }}"}, "router.route.modelHeader"
+    ),
     "route-timeout-endless": refused(
         "router.route",
         {"parentRefs": [{"name": "a"}], "timeouts": {"request": "9" * 999 + "s"}},

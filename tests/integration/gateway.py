@@ -2,12 +2,15 @@
 
 from typing import Any, Final
 
-from e2e.go_modules import http_routes
+from e2e.go_modules import gateway_api, yaml_of
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import HTTP_ROUTE
 from tests.integration.world import CRD_PATH, World
 from tests.waiting import until
 
+_POOL_MODULE: Final = "sigs.k8s.io/gateway-api-inference-extension@v1.6.0"
+_POOL_SUM: Final = "h1:cjtwMJYcTnLXBYE5ffR1/hHhn7U1aIFfe2RITYmOXVA="
+_POOL_CRD: Final = "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"
 _CRD_PATH: Final = f"{CRD_PATH}/{HTTP_ROUTE.plural}.{HTTP_ROUTE.group}"
 ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True", "ResolvedRefs", "")}
 """Conditions of a route that a Gateway serves: status, reason and message."""
@@ -15,7 +18,13 @@ ACCEPTED: Final = {"Accepted": ("True", "Accepted", ""), "ResolvedRefs": ("True"
 
 async def install_gateway_api(world: World) -> None:
     """The definition of an HTTPRoute, of the standard channel."""
-    await world.install_crd(http_routes())
+    await world.install_crd(gateway_api("httproutes"))
+
+
+async def install_gateways_and_pools(world: World) -> None:
+    """The definitions of what platform teams write themselves. No other test is affected by them."""
+    await world.install_crd(gateway_api("gateways"))
+    await world.install_crd(yaml_of(_POOL_MODULE, _POOL_SUM, _POOL_CRD))
 
 
 async def uninstall_gateway_api(world: World) -> None:

@@ -1,21 +1,44 @@
 """`spec.router.route` with the Gateway API's own definition, which comes and goes while the operator runs."""
 
 import os
+import re
+import textwrap
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
+import yaml
 
 from e2e.cluster import Cluster
+from pdinference.api.validation import validated
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import HTTP_ROUTE, RESOURCE
+from pdinference.manifests import RenderSettings, render
 from tests.api.routes import RIGHT_ROUTES, routed
+from tests.conftest import REPOSITORY
 from tests.integration.calm import QUIET_S, calm
-from tests.integration.gateway import ACCEPTED, install_gateway_api, judge, uninstall_gateway_api
+from tests.integration.gateway import (
+    ACCEPTED,
+    install_gateway_api,
+    install_gateways_and_pools,
+    judge,
+    uninstall_gateway_api,
+)
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.waiting import until
+
+_PLURALS: Final = {"Gateway": "gateways", "HTTPRoute": "httproutes", "InferencePool": "inferencepools"}
+
+
+def manifests_of_the_page() -> Iterator[Json]:
+    """The whole manifests that docs/gateways.md shows."""
+    page = (REPOSITORY / "docs" / "gateways.md").read_text(encoding="utf-8")
+    for block in re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE):
+        if "apiVersion:" in block:
+            yield from yaml.safe_load_all(textwrap.dedent(block))
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +58,15 @@ async def route(world: World) -> Json:
 
     await until(there, "the HTTPRoute is there")
     return await world.api.get(HTTP_ROUTE.path(world.namespace, "llama"))
+
+
+async def until_matched(world: World, *counts: int) -> None:
+    """Wait until the rules of the HTTPRoute have these counts of matches."""
+
+    async def so() -> bool:
+        return [len(rule["matches"]) for rule in (await route(world))["spec"]["rules"]] == [*counts]
+
+    await until(so, f"the rules have {counts} matches")
 
 
 async def without_definition(world: World) -> None:
@@ -90,14 +122,24 @@ class TestWithTheGatewayApi:
 
             async def applied(wanted: Json = wanted) -> bool:
                 spec = (await route(world))["spec"]
+                headers = {
+                    header["name"] for match in spec["rules"][0]["matches"] for header in match.get("headers", ())
+                }
                 return bool(
                     [parent["name"] for parent in spec["parentRefs"]] == [p["name"] for p in wanted["parentRefs"]]
                     and spec.get("hostnames", []) == wanted.get("hostnames", [])
                     and spec["rules"][0].get("timeouts", {}) == wanted.get("timeouts", {})
+                    and headers == {wanted.get("modelHeader")} - {None}
                 )
 
             await until(applied, f"the HTTPRoute has {form}")
             await world.says("RouteAccepted", "Unknown", "Pending")
+        adapters = [{"name": f"a{number}", "path": f"/adapters/{number}"} for number in range(64)]
+        model = {"source": {"path": "/models/tiny"}, "lora": {"adapters": adapters}}
+        await world.apply(**routed(modelHeader="X-Gateway-Model-Name"), model=model)
+        await until_matched(world, 64, 1)
+        await world.apply(**routed(**RIGHT_ROUTES[-1]))
+        await until_matched(world, 1)
         (rule,) = (await route(world))["spec"]["rules"]
         assert rule["matches"] == [{"path": {"type": "PathPrefix", "value": "/"}}]
         (backend,) = rule["backendRefs"]
@@ -178,3 +220,29 @@ class TestWithTheGatewayApi:
         assert await world.get(HTTP_ROUTE, "llama") == created
         await world.delete(HTTP_ROUTE, "llama")
         await world.says("RouteAccepted", "Unknown", "Pending")
+
+    async def test_the_manifests_of_the_page_fit_the_definitions_and_the_router(self, world: World) -> None:
+        await install_gateways_and_pools(world)
+        manifests = {(one["kind"], one["metadata"]["name"]): one for one in manifests_of_the_page()}
+        assert manifests.keys() == {
+            ("Gateway", "public"),
+            ("HTTPRoute", "models"),
+            ("InferencePool", "llama"),
+            ("HTTPRoute", "llama-pool"),
+        }
+        for (kind, name), manifest in manifests.items():
+            path = f"/apis/{manifest['apiVersion']}/namespaces/{world.namespace}/{_PLURALS[kind]}/{name}"
+            manifest["metadata"]["namespace"] = world.namespace
+            await world.api.apply(path, manifest, manager="test")
+        children = {
+            (child["kind"], child["metadata"]["name"]): child["spec"]
+            for child in render(validated(world.resource()), RenderSettings()).objects
+            if "spec" in child
+        }
+        pool, pods = manifests["InferencePool", "llama"]["spec"], children["Deployment", "llama-router"]["template"]
+        assert pool["selector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+        (service,) = children["Service", "llama"]["ports"]
+        ports = {port["name"]: port["containerPort"] for port in pods["spec"]["containers"][0]["ports"]}
+        assert pool["targetPorts"] == [{"number": ports[service["targetPort"]]}]
+        (backend,) = manifests["HTTPRoute", "models"]["spec"]["rules"][0]["backendRefs"]
+        assert backend == {"name": "llama", "port": service["port"]}

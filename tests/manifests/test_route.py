@@ -43,6 +43,30 @@ def test_it_has_what_the_fields_say(document: Make) -> None:
     assert spec["rules"][0]["timeouts"] == EVERY_FIELD["timeouts"]
 
 
+def test_with_a_header_it_takes_requests_for_the_model_and_its_adapters_alone(document: Make) -> None:
+    model = {"source": {"path": "/models/llama"}, "name": "org/llama:1"}
+    adapters = [{"name": f"a{number}", "path": f"/adapters/{number}"} for number in range(64)]
+    route = routed(modelHeader="X-Gateway-Model-Name", timeouts={"request": "0s"})
+
+    def values(**model: Any) -> list[list[str]]:
+        rules = spec_of_route(document(**route, model=model))["rules"]
+        assert all(rule["timeouts"] == {"request": "0s"} and len(rule["backendRefs"]) == 1 for rule in rules)
+        return [[match["headers"][0]["value"] for match in rule["matches"]] for rule in rules]
+
+    assert spec_of_route(document(**route, model=model))["rules"][0]["matches"] == [
+        {
+            "path": {"type": "PathPrefix", "value": "/"},
+            "headers": [{"type": "Exact", "name": "X-Gateway-Model-Name", "value": "org/llama:1"}],
+        }
+    ]
+    assert values(source=model["source"]) == [["llama"]]
+    # A rule has at most 64 matches.
+    assert values(**model, lora={"adapters": adapters}) == [
+        ["org/llama:1", *(adapter["name"] for adapter in adapters[:63])],
+        ["a63"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("router", "port"),
     [

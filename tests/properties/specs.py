@@ -89,6 +89,7 @@ _ROUTE = st.fixed_dictionaries(
     },
     optional={
         "hostnames": st.lists(st.sampled_from(["llm.example.com", "*.example.com", "a"]), max_size=3),
+        "modelHeader": st.sampled_from(["X-Gateway-Model-Name", "x"]),
         "timeouts": _some(request=_DURATIONS, backendRequest=_DURATIONS),
     },
 )

@@ -11,7 +11,7 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import connector_of
-from pdinference.engine.vllm import served_model_name
+from pdinference.engine.vllm import model_names
 
 API_KEYS_MOUNT: Final = "/etc/pdinference/api-keys"
 TLS_MOUNT: Final = "/etc/pdinference/tls"
@@ -84,9 +84,8 @@ def _ranks(spec: Spec) -> dict[str, int]:
 def _models(resource: PDInference) -> list[str]:
     """What clients can list while the model sleeps."""
     model = resource.spec.model
-    names = (served_model_name(resource), *(adapter.name for adapter in (model.lora.adapters if model.lora else ())))
     longest = [] if model.max_model_length is None else [f"--max-model-length={model.max_model_length}"]
-    return [*(f"--served-model={name}" for name in names), *longest]
+    return [*(f"--served-model={name}" for name in model_names(resource)), *longest]
 
 
 def _limits(keys: ApiKeys | None) -> list[str]:

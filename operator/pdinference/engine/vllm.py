@@ -116,6 +116,12 @@ def served_model_name(resource: PDInference) -> str:
     return resource.spec.model.name or resource.metadata.name
 
 
+def model_names(resource: PDInference) -> tuple[str, ...]:
+    """The names in requests of clients: of the model, and of the adapters that vLLM loads at start."""
+    lora = resource.spec.model.lora
+    return served_model_name(resource), *(adapter.name for adapter in (lora.adapters if lora else ()))
+
+
 def _environment(resource: PDInference, role: Role, slot: Slot | None) -> list[EnvironmentVariable]:
     """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
     own = resource.spec.of(role)

@@ -23,6 +23,15 @@ Hostname = Annotated[
     ),
 ]
 
+HeaderName = Annotated[
+    str,
+    Field(max_length=63),
+    Matches(
+        "^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?$",
+        "Write the name of an HTTP header, for example X-Gateway-Model-Name: letters, digits and dashes.",
+    ),
+]
+
 
 class ParentRef(ApiModel):
     """A Gateway that the route attaches to."""
@@ -84,6 +93,9 @@ class Route(ApiModel):
     """Gateways that the route attaches to."""
     hostnames: Annotated[list[Hostname], Field(max_length=16)] = Field(default_factory=list)
     """Host names that clients use. Default: those of the listeners."""
+    model_header: HeaderName | None = None
+    """Header in which the Gateway or the client names the model, for example X-Gateway-Model-Name. The route then
+    takes only requests for this model or its adapters. Default: all requests."""
     timeouts: Timeouts = Field(default_factory=Timeouts)
     """Timeouts of the Gateway."""
 
