@@ -25,7 +25,7 @@ _PREFIX: Final = "artifacthub.io"
 _CHANGES: Final = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 _SECTION: Final = re.compile(rf"^### ({'|'.join(_CHANGES)})\b.*\n((?:(?!### ).*\n?)*)", re.MULTILINE)
 _HIGHLIGHT: Final = re.compile(r"^- (\*\*(?:.|\n(?!- |\n))*)", re.MULTILINE)
-_SENTENCE: Final = re.compile(r".*?[.:](?=\s|$)")
+_SENTENCE: Final = re.compile(r".*?\.(?=\s|$)")
 
 Json = dict[str, Any]
 
@@ -63,7 +63,7 @@ def _changes(notes: str) -> Iterator[dict[str, str]]:
         for entry in _HIGHLIGHT.findall(text):
             words = " ".join(entry.replace("**", "").replace("`", "").split())
             sentence = _SENTENCE.match(words)
-            yield {"kind": kind.lower(), "description": (sentence[0] if sentence else words).rstrip(":")}
+            yield {"kind": kind.lower(), "description": sentence[0] if sentence else words}
 
 
 def write_layout(folder: Path) -> Path:

@@ -68,8 +68,9 @@ def publish(
     targets = {f"{registry}/{name}:{images.IMAGES[name].tag}": name for name in names}
     there = {each: digest for each in [*targets, chart, bundle] if (digest := _digest(each))}
     _require_new(number, list(there))
-    packed = _write_files(registry, folder, changelog, names)
+    packed = _write_files(registry, folder, changelog)
     _require_images(packed, registry, targets)
+    sbom.write_all(folder, names)
     built = images.build_images(names)
     new = {target: name for target, name in targets.items() if target not in there}
     artifacts = {target: f"image-{name}" for target, name in new.items()} | {chart: "chart", bundle: "olm-bundle"}
@@ -90,13 +91,12 @@ def publish(
     return digests
 
 
-def _write_files(registry: str, folder: Path, changelog: Path, names: Sequence[str]) -> Path:
-    """Write what needs no push, and return the packed chart."""
+def _write_files(registry: str, folder: Path, changelog: Path) -> Path:
+    """Write what needs neither images nor a push, and return the packed chart."""
     number = charts.version()
     text = release.notes(number, changelog.read_text(encoding="utf-8"))
     release.write_all(folder, registry, changes=text)
     (folder / "notes.md").write_text(text, encoding="utf-8")
-    sbom.write_all(folder, names)
     return folder / f"{charts.CHART.name}-{number}.tgz"
 
 
@@ -241,8 +241,7 @@ def main(registry: str, sign: str, attest: str) -> None:
     """Command line."""
     try:
         build.prepare(["crane", "helm"])
-        target, commands = registry.rstrip("/"), {"sign": shlex.split(sign), "attest": shlex.split(attest)}
-        digests = publish(target, release.FOLDER, **commands)
+        digests = publish(registry.rstrip("/"), release.FOLDER, sign=shlex.split(sign), attest=shlex.split(attest))
     except (charts.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -1,5 +1,6 @@
 """The bundle for the Operator Lifecycle Manager is what the chart installs, and valid to those who check bundles."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,7 @@ def spec(manifests: list[Json]) -> Json:
 
 
 def unpack(folder: Path, target: Path) -> None:
-    target.mkdir(exist_ok=True)
-    subprocess.run(["tar", "--extract", "--file", olm.packed(folder, NUMBER), "--directory", target], check=True)
+    shutil.unpack_archive(olm.packed(folder, NUMBER), target, "gztar")
 
 
 def checked(bundle: Path) -> subprocess.CompletedProcess[str]:

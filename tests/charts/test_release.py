@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e import charts, images, release
+from e2e import artifact_hub, charts, images, release
 from tests.charts.helm import CHART, rendered
 
 
@@ -88,3 +88,29 @@ def test_notes_are_the_section_of_the_version() -> None:
     assert release.notes("0.0.9", changelog) == "- That.\n"
     with pytest.raises(charts.ReleaseError, match=r"no section for 0\.2\."):
         release.notes("0.2", changelog)
+
+
+def test_changes_for_artifact_hub_are_the_first_sentences_of_entries_in_bold() -> None:
+    notes = (
+        "### Added: more\n\n- **`spec.a: B` does\n  this**, and that. More of it.\n- A detail.\n\n"
+        "### Security\n\n- **A hole.**\n"
+    )
+    found = artifact_hub.annotations([], notes)
+    assert yaml.safe_load(found["artifacthub.io/changes"]) == [
+        {"kind": "added", "description": "spec.a: B does this, and that."},
+        {"kind": "security", "description": "A hole."},
+    ]
+    assert found["artifacthub.io/containsSecurityUpdates"] == "true"
+    assert "artifacthub.io/changes" not in artifact_hub.annotations([], "")
+
+
+def test_artifact_hub_shows_each_kind_of_the_api_and_an_example_of_those_that_users_create() -> None:
+    found = artifact_hub.annotations(["registry.example:5000/team/operator:1.2.3"], "")
+    crds = yaml.safe_load(found["artifacthub.io/crds"])
+    assert [(each["kind"], each["version"]) for each in crds] == [
+        ("PDBatch", "v1alpha1"), ("PDInference", "v1alpha1"), ("PDScaler", "v1alpha1"),
+    ]  # fmt: skip
+    examples = yaml.safe_load(found["artifacthub.io/crdsExamples"])
+    assert [each["kind"] for each in examples] == ["PDInference", "PDBatch"]
+    (image,) = yaml.safe_load(found["artifacthub.io/images"])
+    assert image == {"name": "operator-1.2.3", "image": "registry.example:5000/team/operator:1.2.3"}
