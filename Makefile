@@ -241,16 +241,18 @@ sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the images
 	$(RUN) python -m e2e.sbom
 
 .PHONY: release-files
-release-files: setup ## Packed chart, install.yaml, CRDs, wheels and checksums of a release, into dist/release
+release-files: setup ## Packed chart, install.yaml, CRDs, wheels, OLM bundle and checksums of a release, into dist/release
 	$(RUN) python -m e2e.release
 
 # ARCHITECTURES='amd64 arm64' publishes the operator's image for both; this machine has to run programs of both.
 ARCHITECTURES ?=
 # SIGN is the start of a command that signs REPOSITORY@DIGEST, for example 'cosign sign --yes --key cosign.key'.
+# ATTEST is the same for one that takes `--type TYPE --predicate FILE` before it: 'cosign attest --yes --key cosign.key'.
 SIGN ?=
+ATTEST ?=
 .PHONY: release
-release: setup ## Publish images and chart with bills of materials and notes: make release REGISTRY=ghcr.io/pdinference [SIGN=...]
-	$(RUN) python -m e2e.publish $(or $(REGISTRY),$(error Name the registry: make release REGISTRY=ghcr.io/team)) $(if $(SIGN),--sign '$(SIGN)') $(addprefix --architecture=,$(ARCHITECTURES))
+release: setup ## Publish images, chart and OLM bundle: make release REGISTRY=ghcr.io/pdinference [SIGN=... ATTEST=...]
+	$(RUN) python -m e2e.publish $(or $(REGISTRY),$(error Name the registry: make release REGISTRY=ghcr.io/team)) $(if $(SIGN),--sign '$(SIGN)') $(if $(ATTEST),--attest '$(ATTEST)') $(addprefix --architecture=,$(ARCHITECTURES))
 
 .PHONY: version
 version: setup ## Set the version in all files that name it: make version V=0.2.0

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -60,6 +60,7 @@ _LABEL: Final = "io.pdinference.inputs"
 _STREAMER: Final = "images/vllm-cpu/requirements-streamer.txt"
 """vLLM's own images have the streamer, its CPU build has not. Its boto3 and the operator's Kubernetes client want other
 releases of python-dateutil, so it cannot be in uv.lock."""
+_PINS: Final = re.compile(r"(.*-)?requirements(-.*)?\.txt")
 _VLLM_ROUTER: Final = "images/router"
 """Commits up to c7b90f0 had vllm-router in an image of its own."""
 _FOR_ARM: Final = re.compile(r"_(aarch64|arm64)(_\w+)?\.whl$")
@@ -251,6 +252,24 @@ def mounted(reference: str) -> Iterator[Path]:
             yield Path(_output(_buildah_command("mount", container)).strip())
         finally:
             _forget_containers()
+
+
+def base_layer(reference: str) -> str:
+    """The digest of a built image's first layer, uncompressed: the base made from Debian's packages.
+
+    Raises:
+        ImageError: There is no such image.
+    """
+    configuration = _configuration(reference)
+    if configuration is None:
+        raise ImageError(f"There is no image {reference}: run `make images`.")
+    return str(configuration["rootfs"]["diff_ids"][0])
+
+
+def pins(image: Image) -> list[Path]:
+    """The files that pin the packages of an image by version and hash."""
+    inputs = {file for each in (*image.inputs, f"images/{image.name}") for file in _files(image.repository / each)}
+    return sorted(file for file in inputs if file.name == "uv.lock" or _PINS.fullmatch(file.name))
 
 
 def requirement_files(*, online: bool = True) -> dict[Path, str]:
@@ -495,13 +514,18 @@ def _buildah(log: str, *words: str) -> None:
 
 def _label(reference: str) -> str | None:
     """The hash of what went into an image, None when there is no such image."""
+    configuration = _configuration(reference)
+    if configuration is None:
+        return None
+    return str((configuration["config"].get("Labels") or {}).get(_LABEL))
+
+
+def _configuration(reference: str) -> dict[str, Any] | None:
+    """OCI's configuration of an image, None when there is no such image."""
     done = subprocess.run(
         _buildah_command("inspect", "--type=image", reference), capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        return None
-    labels = json.loads(done.stdout)["OCIv1"]["config"].get("Labels") or {}
-    return str(labels.get(_LABEL))
+    return None if done.returncode else dict(json.loads(done.stdout)["OCIv1"])
 
 
 def _forget_containers() -> None:

@@ -1,24 +1,25 @@
-"""Publishes a release: images and chart to an OCI registry, and beside the chart's files those that belong to them.
+"""Publishes a release: images, chart and OLM's bundle to an OCI registry, and files that belong to them.
 
-    uv run python -m e2e.publish ghcr.io/team --sign 'cosign sign --yes --key cosign.key'     # or `make release`
+    uv run python -m e2e.publish ghcr.io/team --sign 'cosign sign --yes' --attest 'cosign attest --yes'
 
-Into dist/release/ go the files of e2e/release.py for this registry, `digests.yaml` (what was pushed), bills of
-materials, the notes from the CHANGELOG, and checksums. Log in to the registry first: buildah and Helm find credentials
-where docker and podman keep theirs. Nothing is pushed unless all files can be made. What is in the registry is never
-replaced.
+`make release` calls it. Into dist/release/ go the files of e2e/release.py for this registry, `digests.yaml` (what was
+pushed), bills of materials, provenance, the notes from the CHANGELOG, and checksums. Log in to the registry first:
+buildah and Helm find credentials where docker and podman keep theirs. Nothing is pushed unless all files can be made.
+What is in the registry is never replaced, but for the metadata for Artifact Hub.
 """
 
-import re
 import shlex
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
 import yaml
 
-from e2e import images, release, sbom, wheels
+from e2e import artifact_hub, charts, images, olm, provenance, release, sbom, wheels
 from e2e.cluster import build
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
@@ -26,10 +27,10 @@ from e2e.cluster.errors import ClusterError
 CHANGELOG: Final = images.REPOSITORY / "CHANGELOG.md"
 CHARTS: Final = "charts"
 """Below it is the chart in a registry."""
+PROVENANCE: Final = ".slsa.json"
+PREDICATES: Final = {"slsaprovenance1": PROVENANCE, "cyclonedx": sbom.ENDING}
+"""What is attested: the type, as cosign calls it, and the end of the file's name."""
 _PUSH_SECONDS: Final = 3600
-_REMOTE: Final = re.compile(
-    r"(?:(?:https|ssh)://(?:[^@/]*@)?|[^@/:]+@)(?P<host>[\w.-]+)(?::\d+(?=/))?[/:](?P<path>[\w./-]+?)(?:\.git)?/?"
-)
 
 
 def publish(
@@ -40,8 +41,9 @@ def publish(
     changelog: Path = CHANGELOG,
     sign: Sequence[str] = (),
     architectures: Sequence[str] = (),
+    attest: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Write the files of a release, push its images and its chart, and sign them.
+    """Write the files of a release, push its images, its chart and its bundle, sign them and attest what they are.
 
     Args:
         registry: Host and path, such as ghcr.io/team. One on this machine is spoken to without TLS.
@@ -51,6 +53,7 @@ def publish(
         sign: The start of a command that signs the REPOSITORY@DIGEST at its end; none without it.
         architectures: Those that an image is published for, if its packages are pinned for them: a reference then names
             a list of images. Default: an image for this machine's.
+        attest: The start of a command that takes `--type TYPE --predicate FILE REPOSITORY@DIGEST`; none without it.
 
     Returns:
         The digest of each reference that was pushed.
@@ -59,51 +62,63 @@ def publish(
         ReleaseError: Something is missing, or the registry has this version.
         ImageError: An image can't be built or pushed.
         SbomError: A bill of materials is not valid.
-        ClusterError: Helm, crane or the signing command failed.
+        ClusterError: Helm, crane or one of the commands failed.
     """
-    number = release.version()
-    chart = f"{registry}/{CHARTS}/{release.CHART.name}:{number}"
+    started = datetime.now(UTC)
+    number = charts.version()
+    repository = f"{registry}/{CHARTS}/{charts.CHART.name}"
+    chart, bundle = f"{repository}:{number}", f"{registry}/{olm.IMAGE}:{number}"
     targets = {f"{registry}/{name}:{images.IMAGES[name].tag}": name for name in names}
-    there = {each: digest for each in [*targets, chart] if (digest := _digest(each))}
+    there = {each: digest for each in [*targets, chart, bundle] if (digest := _digest(each))}
     _require_new(number, list(there))
-    packed = _write_files(registry, folder, changelog, names)
+    packed = _write_files(registry, folder, changelog)
     _require_images(packed, registry, targets)
+    sbom.write_all(folder, names)
     built = {name: _built(name, architectures) for name in names}
+    new = {target: name for target, name in targets.items() if target not in there}
+    artifacts = {target: f"image-{name}" for target, name in new.items()} | {chart: "chart", bundle: "olm-bundle"}
+    for target, artifact in artifacts.items():
+        image = images.IMAGES[new[target]] if target in new else None
+        built_as = tuple(built[image.name].values()) if image else ()
+        text = provenance.predicate(target, started, image=image, built_as=built_as)
+        (folder / f"{artifact}{PROVENANCE}").write_text(text, encoding="utf-8")
     digests = {target: there.get(target) or _push_images(built[name], target) for target, name in targets.items()}
     digests[chart] = _push_chart(packed, chart)
+    digests[bundle] = _push_bundle(olm.packed(folder, number), bundle)
+    _push_metadata(repository)
     (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
     release.write_checksums(folder)
-    sign_all(sign, {target: digest for target, digest in digests.items() if target not in there})
+    pushed = {f"{target.rpartition(':')[0]}@{digests[target]}": artifact for target, artifact in artifacts.items()}
+    run_all([*signing(sign, pushed), *attesting(attest, pushed, folder)])
     return digests
 
 
-def _write_files(registry: str, folder: Path, changelog: Path, names: Sequence[str]) -> Path:
-    """Write what needs no push, and return the packed chart."""
-    number = release.version()
+def _write_files(registry: str, folder: Path, changelog: Path) -> Path:
+    """Write what needs neither images nor a push, and return the packed chart."""
+    number = charts.version()
     text = release.notes(number, changelog.read_text(encoding="utf-8"))
-    release.write_all(folder, registry)
+    release.write_all(folder, registry, changes=text)
     wheels.build(folder)
     (folder / "notes.md").write_text(text, encoding="utf-8")
-    sbom.write_all(folder, names)
-    return folder / f"{release.CHART.name}-{number}.tgz"
+    return folder / f"{charts.CHART.name}-{number}.tgz"
 
 
 def _require_new(number: str, there: Sequence[str]) -> None:
     """Images of vLLM have vLLM's version, and several releases may share one."""
     released = [each for each in there if each.endswith(f":{number}")]
     if released:
-        raise release.ReleaseError(
+        raise charts.ReleaseError(
             f"The registry has {', '.join(released)}. A released version is never replaced: run `make version V=...`."
         )
 
 
 def _require_images(packed: Path, registry: str, pushed: Container[str]) -> None:
     """Router and model images have tags of their own, so a new registry lacks those of an earlier release."""
-    missing = [each for each in release.chart_images(packed) if each not in pushed and _digest(each) is None]
+    missing = [each for each in charts.containers(packed) if each not in pushed and _digest(each) is None]
     if missing:
-        source = "EARLIER_REGISTRY" if registry == release.REGISTRY else release.REGISTRY
+        source = "EARLIER_REGISTRY" if registry == charts.REGISTRY else charts.REGISTRY
         copies = (f"crane copy {source}{each.removeprefix(registry)} {each}" for each in missing)
-        raise release.ReleaseError(
+        raise charts.ReleaseError(
             f"The chart names {', '.join(missing)}, which the registry does not have and this release does not push. "
             "Copy from a registry that has it, then repeat:" + "".join(f"\n  {copy}" for copy in copies)
         )
@@ -128,7 +143,7 @@ def _push_images(built: Mapping[str, str], target: str) -> str:
     run([*_crane(target, "index"), "append", *manifests, f"--tag={target}"], timeout=_PUSH_SECONDS)
     digest = _digest(target)
     if digest is None:
-        raise release.ReleaseError(f"The registry does not have {target} after crane has pushed it.")
+        raise charts.ReleaseError(f"The registry does not have {target} after crane has pushed it.")
     return digest
 
 
@@ -138,49 +153,39 @@ def _push_image(reference: str, target: str) -> str:
     The labels are set in the registry: as part of the build, each commit would build all layers anew.
     """
     digest = images.push(reference, target, tls=_tls(target))
-    labels = [f"--label={name}={value}" for name, value in provenance().items()]
+    labels = [f"--label={name}={value}" for name, value in provenance.labels().items()]
     if not labels:
         return digest
     run([*_crane(target, "mutate"), *labels, f"--tag={target}", target], timeout=_PUSH_SECONDS)
-    return _digest(target) or digest
+    return _pushed(target)
 
 
-def provenance(repository: Path = images.REPOSITORY) -> dict[str, str]:
-    """Labels for the commit of a checkout, and where it comes from; those that are not known are left out.
-
-    Args:
-        repository: The checkout.
-    """
-    revision = _git(repository, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
-    source = _page(_git(repository, "remote", "get-url", "origin")) if revision else ""
-    labels = {"revision": revision, "source": source}
-    return {f"org.opencontainers.image.{name}": value for name, value in labels.items() if value}
+def _push_bundle(packed: Path, bundle: str) -> str:
+    """Push OLM's bundle as an image, and return its digest."""
+    run([*_crane(bundle, "append"), f"--new_layer={packed}", f"--new_tag={bundle}"], timeout=_PUSH_SECONDS)
+    labels = [f"--label={name}={value}" for name, value in {**olm.LABELS, **provenance.labels()}.items()]
+    run([*_crane(bundle, "mutate"), *labels, f"--tag={bundle}", bundle], timeout=_PUSH_SECONDS)
+    return _pushed(bundle)
 
 
-def _git(repository: Path, *words: str) -> str:
-    """What git prints; nothing without git, or outside of a checkout of its own."""
-    try:
-        if not (repository / ".git").exists():
-            return ""
-        # In a container, the checkout may belong to another user.
-        return run(["git", "-C", repository, "-c", f"safe.directory={repository}", *words]).strip()
-    except ClusterError:
-        return ""
-
-
-def _page(remote: str) -> str:
-    """The page of a remote, without the credentials that its URL may have; empty for a folder."""
-    found = _REMOTE.fullmatch(remote)
-    return f"https://{found['host']}/{found['path']}" if found else ""
+def _push_metadata(repository: str) -> None:
+    """Push what Artifact Hub reads of the chart's repository, which replaces what an earlier release has pushed."""
+    target = f"{repository}:{artifact_hub.TAG}"
+    with TemporaryDirectory() as folder:
+        run([*_crane(target, "push"), artifact_hub.write_layout(Path(folder, "layout")), target], timeout=_PUSH_SECONDS)
 
 
 def _push_chart(packed: Path, chart: str) -> str:
     """Push the chart and return its digest."""
     plain = [] if _tls(chart) else ["--plain-http"]
     run([build.binary("helm"), "push", packed, f"oci://{chart.rpartition('/')[0]}", *plain], timeout=_PUSH_SECONDS)
-    digest = _digest(chart)
+    return _pushed(chart)
+
+
+def _pushed(reference: str) -> str:
+    digest = _digest(reference)
     if digest is None:
-        raise release.ReleaseError(f"The registry does not have {chart} after Helm has pushed it.")
+        raise charts.ReleaseError(f"The registry does not have {reference}, which was pushed to it.")
     return digest
 
 
@@ -198,25 +203,50 @@ def _crane(reference: str, word: str) -> list[str | Path]:
     return [build.binary("crane"), word, *([] if _tls(reference) else ["--insecure"])]
 
 
-def sign_all(command: Sequence[str], digests: Mapping[str, str]) -> None:
-    """Sign what was pushed.
+def signing(command: Sequence[str], pushed: Iterable[str]) -> list[list[str]]:
+    """The commands that sign what was pushed.
 
     Args:
-        command: The start of the command that signs the REPOSITORY@DIGEST at its end; nothing is signed without it.
-        digests: The digest of each reference.
+        command: The start of each, as of `publish`.
+        pushed: REPOSITORY@DIGEST of each artifact.
+    """
+    return [[*command, each] for each in pushed if command]
+
+
+def attesting(command: Sequence[str], pushed: Mapping[str, str], folder: Path) -> list[list[str]]:
+    """The commands that attest provenance and bill of materials of what was pushed.
+
+    Args:
+        command: The start of each, as of `publish`.
+        pushed: The name of each artifact's files, by its REPOSITORY@DIGEST.
+        folder: Of the files. An artifact has no bill of materials if there is no file with it.
+    """
+    files = (
+        (reference, kind, folder / f"{artifact}{ending}")
+        for reference, artifact in pushed.items()
+        for kind, ending in PREDICATES.items()
+    )
+    return [
+        [*command, "--type", kind, "--predicate", str(file), reference]
+        for reference, kind, file in files
+        if command and file.exists()
+    ]
+
+
+def run_all(commands: Sequence[Sequence[str]]) -> None:
+    """Run the commands that sign and attest, one after the other.
 
     Raises:
-        ReleaseError: The command failed. A repeated release would be refused, so the message has the commands that are
-            left.
+        ReleaseError: One failed. A repeated release would be refused, so the message has the commands that are left.
     """
-    commands = [[*command, f"{name.rpartition(':')[0]}@{digest}"] for name, digest in digests.items() if command]
     for number, words in enumerate(commands):
         try:
             run(words, timeout=_PUSH_SECONDS)
         except ClusterError as error:
             left = "".join(f"\n  {shlex.join(each)}" for each in commands[number:])
-            raise release.ReleaseError(
-                f"{error}\nAll is pushed, but not all is signed. Correct the cause, then sign the rest:{left}"
+            raise charts.ReleaseError(
+                f"{error}\nAll is pushed, but not all is signed and attested. Correct the cause, then run the rest:"
+                f"{left}"
             ) from error
 
 
@@ -232,13 +262,15 @@ def lines(digests: Mapping[str, str]) -> str:
 @click.command(help=__doc__)
 @click.argument("registry")
 @click.option("--sign", default="", help="Start of a command that signs the REPOSITORY@DIGEST at its end.")
+@click.option("--attest", default="", help="The same, for one that takes --type TYPE --predicate FILE before it.")
 @click.option("--architecture", "architectures", multiple=True, help="Architecture of images; repeatable.")
-def main(registry: str, sign: str, architectures: tuple[str, ...]) -> None:
+def main(registry: str, sign: str, attest: str, architectures: tuple[str, ...]) -> None:
     """Command line."""
+    commands = {"sign": shlex.split(sign), "attest": shlex.split(attest)}
     try:
         build.prepare(["crane", "helm"])
-        digests = publish(registry.rstrip("/"), release.FOLDER, sign=shlex.split(sign), architectures=architectures)
-    except (release.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
+        digests = publish(registry.rstrip("/"), release.FOLDER, **commands, architectures=architectures)
+    except (charts.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
     click.echo(lines(digests))

@@ -1,4 +1,4 @@
-"""The files of a release that need no registry: the packed chart, a manifest for kubectl, CRDs, wheels, checksums.
+"""The files of a release without a registry: packed chart, manifest, CRDs, bundle for OLM, wheels, checksums.
 
     uv run python -m e2e.release     # or `make release-files`; into dist/release/
 
@@ -16,17 +16,12 @@ from typing import Final
 import click
 import yaml
 
-from e2e import images, programs, wheels
+from e2e import artifact_hub, charts, images, olm, programs, wheels
 from e2e.cluster import build
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 
 FOLDER: Final = images.REPOSITORY / "dist" / "release"
-CHART: Final = images.REPOSITORY / "charts" / "pdinference-operator"
-REGISTRY: Final = "ghcr.io/pdinference"
-"""Where the chart of this repository takes the operator's image from."""
-RELEASE: Final = "pdinference"
-NAMESPACE: Final = "pdinference-system"
 CHECKSUMS: Final = "SHA256SUMS"
 _INSTALL: Final = f"""\
 # pdinference {{version}} with the chart's default values. Install or upgrade:
@@ -35,62 +30,33 @@ _INSTALL: Final = f"""\
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: {NAMESPACE}
+  name: {charts.NAMESPACE}
 """
 
 
-class ReleaseError(Exception):
-    """What a release consists of is not complete; the message says what is missing."""
-
-
-def version(repository: Path = images.REPOSITORY) -> str:
-    """The version of the release.
-
-    Args:
-        repository: The folder with pyproject.toml and charts/.
-
-    Raises:
-        ReleaseError: The chart has another version than pyproject.toml.
-    """
-    project = images.project_version(repository)
-    chart = yaml.safe_load((repository / "charts" / CHART.name / "Chart.yaml").read_text(encoding="utf-8"))
-    wrong = [f"{name} is {chart[name]}" for name in ("version", "appVersion") if chart[name] != project]
-    if wrong:
-        raise ReleaseError(
-            f"The version in pyproject.toml is {project}, but in Chart.yaml {' and '.join(wrong)}. "
-            f"Run: make version V={project}"
-        )
-    return project
-
-
-def write_all(folder: Path, registry: str = REGISTRY) -> list[Path]:
+def write_all(folder: Path, registry: str = charts.REGISTRY, *, changes: str = "") -> list[Path]:
     """Write all files of the release anew, except for the wheels and the checksums.
 
     Args:
         folder: Removed first if it exists.
         registry: Where the chart takes the operator's image from.
+        changes: The notes of the version, whose highlights the chart has; none without them.
 
     Raises:
         ReleaseError: The repository has no single version.
         ClusterError: Helm failed.
     """
-    number = version()
+    number = charts.version()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with TemporaryDirectory() as temporary:
-        chart = _chart_of(registry, Path(temporary))
+        chart = _chart_of(registry, Path(temporary), changes)
         run([build.binary("helm"), "package", chart, "--destination", folder])
         (folder / "install.yaml").write_text(_install_manifest(number, chart), encoding="utf-8")
+        olm.write(folder, chart, number)
     crds = sorted((images.REPOSITORY / "crds").glob("*.yaml"))
     (folder / "crds.yaml").write_text("".join(crd.read_text(encoding="utf-8") for crd in crds), encoding="utf-8")
     return sorted(folder.iterdir())
-
-
-def chart_images(chart: Path) -> list[str]:
-    """The images that an installation of a chart with its default values runs: operator, router and model."""
-    helm: list[str | Path] = [build.binary("helm"), "template", RELEASE, chart, "--set=crds.install=false"]
-    objects = run([*helm, f"--kube-version={build.OLDEST}.0"])
-    return sorted(set(re.findall(r"(?:\bimage: |--[a-z]+-image=)\"?([^\s\"]+)", objects)))
 
 
 def write_checksums(folder: Path) -> Path:
@@ -109,26 +75,27 @@ def notes(number: str, changelog: str) -> str:
     """
     section = re.search(rf"^## {re.escape(number)}(?!\S).*\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
     if section is None:
-        raise ReleaseError(
+        raise charts.ReleaseError(
             f"CHANGELOG.md has no section for {number}. Rename its section Unreleased to `{number} - DATE`."
         )
     return section[1].strip() + "\n"
 
 
-def _chart_of(registry: str, folder: Path) -> Path:
-    """A copy of the chart that takes the operator's image from a registry."""
-    copy = shutil.copytree(CHART, folder / CHART.name)
+def _chart_of(registry: str, folder: Path, changes: str) -> Path:
+    """A copy of the chart that takes the operator's image from a registry, with all annotations for Artifact Hub."""
+    copy = shutil.copytree(charts.CHART, folder / charts.CHART.name)
     values = copy / "values.yaml"
     text = values.read_text(encoding="utf-8")
-    values.write_text(text.replace(f"repository: {REGISTRY}/", f"repository: {registry}/"), encoding="utf-8")
+    values.write_text(text.replace(f"repository: {charts.REGISTRY}/", f"repository: {registry}/"), encoding="utf-8")
+    metadata = charts.metadata()
+    metadata["annotations"] |= artifact_hub.annotations(charts.containers(copy), changes)
+    (copy / charts.METADATA).write_text(yaml.safe_dump(metadata, sort_keys=False), encoding="utf-8")
     return copy
 
 
 def _install_manifest(number: str, chart: Path) -> str:
     """The chart's objects with its default values, as for the oldest Kubernetes, after their namespace."""
-    helm: list[str | Path] = [build.binary("helm"), "template", RELEASE, chart, "--skip-tests"]
-    objects = run([*helm, f"--namespace={NAMESPACE}", f"--kube-version={build.OLDEST}.0"])
-    return _INSTALL.format(version=number) + objects
+    return _INSTALL.format(version=number) + charts.rendered(chart)
 
 
 @click.command(help=__doc__)
@@ -139,7 +106,7 @@ def main() -> None:
         build.prepare(["helm"])
         for file in [*write_all(FOLDER), *wheels.build(FOLDER), write_checksums(FOLDER)]:
             click.echo(file.relative_to(images.REPOSITORY))
-    except (ReleaseError, ClusterError) as error:
+    except (charts.ReleaseError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
 

@@ -31,6 +31,8 @@ LOCKED: Final = {
     "development": ("--all-groups",),
 }
 """What the lock file pins: for the operator alone, and for everything, each with uv's options."""
+ENDING: Final = ".cdx.json"
+"""Of the files' names."""
 _FORMAT: Final = r"${db:Status-Abbrev}\t${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
 _DPKG: Final = Path("var/lib/dpkg")
 
@@ -56,7 +58,7 @@ def write_all(folder: Path, names: Sequence[str] = tuple(images.IMAGES)) -> list
         with images.mounted(built.reference) as root:
             texts[f"image-{name}"] = of_image(built.reference, root)
     folder.mkdir(parents=True, exist_ok=True)
-    files = {folder / f"{name}.cdx.json": text for name, text in texts.items()}
+    files = {folder / f"{name}{ENDING}": text for name, text in texts.items()}
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")
     return list(files)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e import images, release
+from e2e import charts, images
 from e2e.version import CPU_PLACES, PLACES, VLLM_PLACES, VersionError, cpu_build_error, set_version
 from pdinference.api.v1alpha1.engine import Engine
 from tests.conftest import REPOSITORY
@@ -45,7 +45,7 @@ def searched() -> list[str]:
 def test_no_file_keeps_the_earlier_version(bumped: Path) -> None:
     """Where something of this project has it: `make version V=0.2.0` in a document is an example."""
     before = r"operator[:-]|vllm-cpu:|targetRevision: |{chart: |tag[:=] ?|version:? \"?|--version "
-    earlier = re.compile(rf"({before}){re.escape(release.version())}(?![\d.]*\d)", re.IGNORECASE)
+    earlier = re.compile(rf"({before}){re.escape(charts.version())}(?![\d.]*\d)", re.IGNORECASE)
     kept = [
         f"{path}: {line.strip()}"
         for path in searched()
@@ -56,15 +56,15 @@ def test_no_file_keeps_the_earlier_version(bumped: Path) -> None:
 
 
 def test_the_release_has_the_version(bumped: Path) -> None:
-    assert release.version(bumped) == NEW
+    assert charts.version(bumped) == NEW
 
 
 def test_the_lock_file_changes_for_the_two_distributions_alone(bumped: Path) -> None:
     before, after = ((folder / "uv.lock").read_text(encoding="utf-8") for folder in (REPOSITORY, bumped))
     for name in ("pdinference", "pdinference-advise"):
         own = f'"{name}"\nversion = "{{}}"'
-        assert before.count(own.format(release.version())) == 1
-        before = before.replace(own.format(release.version()), own.format(NEW))
+        assert before.count(own.format(charts.version())) == 1
+        before = before.replace(own.format(charts.version()), own.format(NEW))
     assert after == before
 
 
@@ -78,7 +78,7 @@ def test_a_file_without_its_version_is_named_and_none_is_written(bumped: Path) -
     (bumped / "docs" / "releases.md").write_text("# Releases\n")
     with pytest.raises(VersionError, match=r"docs/releases\.md has no version after"):
         set_version("0.0.1", bumped)
-    assert release.version(bumped) == NEW
+    assert charts.version(bumped) == NEW
 
 
 @pytest.mark.parametrize(

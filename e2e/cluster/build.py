@@ -111,6 +111,8 @@ TOOLS = {
         Tool("kueue", "kueue", ("sigs.k8s.io/kueue/cmd/kueue",), linked=False),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
+        # Validates a bundle of the Operator Lifecycle Manager.
+        Tool("bundle-check", "olm", ("./bundle-check",)),
         # A collector of OpenTelemetry that prints spans.
         Tool("otel-collector", "collector", ("./otel-collector",)),
         # A server with the API of S3, whose buckets are folders.

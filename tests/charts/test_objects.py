@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from e2e import release
+from e2e import charts
 from e2e.cluster.build import binary
 from pdinference.admission import webhook
 from pdinference.api import names
@@ -47,7 +47,7 @@ from tests.charts.helm import (
     rendered_test,
 )
 
-NUMBER = release.version()
+NUMBER = charts.version()
 KEDA = {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}
 POLICY_ANNOTATION = "pdinference.io/policy"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))

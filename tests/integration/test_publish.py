@@ -1,22 +1,29 @@
 """A release in a real registry: what was published is what a user installs."""
 
+import hashlib
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from e2e import images, publish, release
+from e2e import artifact_hub, charts, images, olm, provenance, publish, release
 from e2e.cluster.build import binary
 from pdinference.api import names
 from tests.charts.helm import rendered
 
-NUMBER = release.version()
-CHART = f"{publish.CHARTS}/{release.CHART.name}"
+Json = dict[str, Any]
+NUMBER = charts.version()
+CHART = f"{publish.CHARTS}/{charts.CHART.name}"
+NOTE = "- **A router of our own.** It is small."
 FILES = {
-    f"{release.CHART.name}-{NUMBER}.tgz", "crds.yaml", "install.yaml", "digests.yaml", "notes.md", release.CHECKSUMS,
+    f"{charts.CHART.name}-{NUMBER}.tgz", "crds.yaml", "install.yaml", "digests.yaml", "notes.md", release.CHECKSUMS,
     f"pdinference-{NUMBER}-py3-none-any.whl", f"pdinference_advise-{NUMBER}-py3-none-any.whl",
     "operator-python.cdx.json", "development.cdx.json", "image-operator.cdx.json",
+    f"{charts.CHART.name}-bundle-{NUMBER}.tgz", olm.POLICIES,
+    "image-operator.slsa.json", "chart.slsa.json", "olm-bundle.slsa.json",
 }  # fmt: skip
 
 
@@ -24,7 +31,7 @@ FILES = {
 def changelog(tmp_path: Path) -> Path:
     """One that has notes of this version."""
     file = tmp_path / "CHANGELOG.md"
-    file.write_text(f"# Changelog\n\n## {NUMBER} - 2026-11-24\n\n- A router of our own.\n\n## 0.0.9\n\n- Older.\n")
+    file.write_text(f"# Changelog\n\n## {NUMBER} - 2026-11-24\n\n### Added\n\n{NOTE}\n\n## 0.0.9\n\n- Older.\n")
     return file
 
 
@@ -41,44 +48,86 @@ def crane(*words: str) -> str:
     return subprocess.run([binary("crane"), *words], capture_output=True, text=True, check=True).stdout
 
 
+def configuration(reference: str) -> Json:
+    return dict(json.loads(crane("config", "--insecure", reference)))
+
+
+def first_layer(folder: Path) -> str:
+    """What the provenance says of it."""
+    found = json.loads((folder / "image-operator.slsa.json").read_text())["buildDefinition"]["resolvedDependencies"]
+    pins = {each["name"] for each in found}
+    assert pins >= {"source", "uv.lock", "images/uv-requirements.txt"}
+    (layer,) = (each["digest"]["sha256"] for each in found if each["name"].startswith("first layer"))
+    return f"sha256:{layer}"
+
+
+def helm_show(chart: Path) -> str:
+    return subprocess.run([binary("helm"), "show", "chart", chart], capture_output=True, text=True, check=True).stdout
+
+
+def metadata(repository: str) -> str:
+    """What Artifact Hub finds there: one layer of its own type."""
+    manifest = json.loads(crane("manifest", "--insecure", f"{repository}:artifacthub.io"))
+    (layer,) = manifest["layers"]
+    assert manifest["config"]["mediaType"] == "application/vnd.cncf.artifacthub.config.v1+yaml"
+    assert layer["mediaType"] == "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml"
+    return crane("blob", "--insecure", f"{repository}@{layer['digest']}")
+
+
 def test_a_release_is_published_once_and_whole(
     registry: str, changelog: Path, signed: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     team, folder = f"{registry}/team", tmp_path / "release"
     file, sign = signed
-    digests = publish.publish(team, folder, names=["operator"], changelog=changelog, sign=sign)
+    digests = publish.publish(team, folder, names=["operator"], changelog=changelog, sign=sign, attest=[*sign, "-a"])
 
-    operator, chart = f"{team}/operator:{NUMBER}", f"{team}/{CHART}:{NUMBER}"
-    assert digests == {each: crane("digest", "--insecure", each).strip() for each in (operator, chart)}
-    signatures = [f"--yes {each.rpartition(':')[0]}@{digest}" for each, digest in digests.items()]
-    assert file.read_text().splitlines() == signatures
+    operator, chart, bundle = f"{team}/operator:{NUMBER}", f"{team}/{CHART}:{NUMBER}", f"{team}/{olm.IMAGE}:{NUMBER}"
+    assert digests == {each: crane("digest", "--insecure", each).strip() for each in (operator, chart, bundle)}
+    image, of_chart, of_bundle = (f"{each.rpartition(':')[0]}@{digest}" for each, digest in digests.items())
+    assert file.read_text().splitlines() == [
+        *(f"--yes {each}" for each in (image, of_chart, of_bundle)),
+        f"--yes -a --type slsaprovenance1 --predicate {folder}/image-operator.slsa.json {image}",
+        f"--yes -a --type cyclonedx --predicate {folder}/image-operator.cdx.json {image}",
+        f"--yes -a --type slsaprovenance1 --predicate {folder}/chart.slsa.json {of_chart}",
+        f"--yes -a --type slsaprovenance1 --predicate {folder}/olm-bundle.slsa.json {of_bundle}",
+    ]
     assert (
-        yaml.safe_load(crane("config", "--insecure", operator))["config"]["Labels"].items()
+        configuration(operator)["config"]["Labels"].items()
         >= {
             "org.opencontainers.image.version": NUMBER,
             "org.opencontainers.image.licenses": "Apache-2.0",
-            **publish.provenance(),
+            **provenance.labels(),
         }.items()
     )
+    assert first_layer(folder) == configuration(operator)["rootfs"]["diff_ids"][0]
+    assert configuration(bundle)["config"]["Labels"].items() >= {**olm.LABELS, **provenance.labels()}.items()
+    (layer,) = json.loads(crane("manifest", "--insecure", bundle))["layers"]
+    assert layer["digest"] == f"sha256:{hashlib.sha256(olm.packed(folder, NUMBER).read_bytes()).hexdigest()}"
 
     assert {each.name for each in folder.iterdir()} == FILES
     subprocess.run(["sha256sum", "--check", "--strict", release.CHECKSUMS], cwd=folder, check=True)
-    assert (folder / "notes.md").read_text() == "- A router of our own.\n"
+    assert (folder / "notes.md").read_text() == f"### Added\n\n{NOTE}\n"
 
     words = ["pull", f"oci://{team}/{CHART}", "--version", NUMBER, "--plain-http", "--destination", str(tmp_path)]
     subprocess.run([binary("helm"), *words], check=True)
-    pulled = rendered(chart=tmp_path / f"{release.CHART.name}-{NUMBER}.tgz")
+    pulled = rendered(chart=tmp_path / f"{charts.CHART.name}-{NUMBER}.tgz")
     assert pulled == rendered({"image": {"repository": f"{team}/operator"}})
+    annotations = yaml.safe_load(helm_show(tmp_path / f"{charts.CHART.name}-{NUMBER}.tgz"))["annotations"]
+    assert yaml.safe_load(annotations["artifacthub.io/changes"]) == [
+        {"kind": "added", "description": "A router of our own."}
+    ]
+    assert [each["image"] for each in yaml.safe_load(annotations["artifacthub.io/images"])] == [operator]
+    assert metadata(f"{team}/{CHART}") == artifact_hub.METADATA.read_text(encoding="utf-8")
     assert f"image: {operator}" in (folder / "install.yaml").read_text().replace('"', "")
 
-    with pytest.raises(release.ReleaseError, match=r"operator:.*A released version is never replaced"):
+    with pytest.raises(charts.ReleaseError, match=r"operator:.*A released version is never replaced"):
         publish.publish(team, folder, names=["operator"], changelog=changelog)
 
 
 def test_nothing_is_pushed_for_a_version_without_notes(registry: str, tmp_path: Path) -> None:
     changelog = tmp_path / "CHANGELOG.md"
     changelog.write_text("# Changelog\n\n## Unreleased\n\n- New.\n")
-    with pytest.raises(release.ReleaseError, match=f"has no section for {NUMBER}"):
+    with pytest.raises(charts.ReleaseError, match=f"has no section for {NUMBER}"):
         publish.publish(f"{registry}/team", tmp_path / "release", names=["operator"], changelog=changelog)
     assert not crane("catalog", "--insecure", registry)
 
@@ -88,9 +137,9 @@ def test_nothing_is_pushed_without_the_images_of_router_and_model(
 ) -> None:
     """Here no image is pushed at all: those of an earlier version in a new registry are missing in the same way."""
     team = f"{registry}/team"
-    with pytest.raises(release.ReleaseError) as raised:
+    with pytest.raises(charts.ReleaseError) as raised:
         publish.publish(team, tmp_path / "release", names=[], changelog=changelog)
-    router = names.DEFAULT_ROUTER_IMAGE.replace(release.REGISTRY, team)
+    router = names.DEFAULT_ROUTER_IMAGE.replace(charts.REGISTRY, team)
     assert f"The chart names {router}, which the registry does not have" in str(raised.value)
     assert f"\n  crane copy {names.DEFAULT_ROUTER_IMAGE} {router}" in str(raised.value)
     assert not crane("catalog", "--insecure", registry)
@@ -102,6 +151,6 @@ def test_an_image_of_another_version_is_kept(registry: str, changelog: Path, tmp
     target = f"{registry}/team/vllm-cpu:{images.IMAGES['vllm-cpu'].tag}"
     before = images.push(image.reference, target, tls=False)
     for each in {names.DEFAULT_OPERATOR_IMAGE, names.DEFAULT_ROUTER_IMAGE, names.DEFAULT_MODEL_IMAGE}:
-        images.push(image.reference, each.replace(release.REGISTRY, f"{registry}/team"), tls=False)
+        images.push(image.reference, each.replace(charts.REGISTRY, f"{registry}/team"), tls=False)
     digests = publish.publish(f"{registry}/team", tmp_path / "release", names=["vllm-cpu"], changelog=changelog)
     assert digests[target] == before
