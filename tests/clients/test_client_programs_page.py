@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,10 +13,11 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import ClientResponse
 from markdown_it import MarkdownIt
 
 from e2e.pages import DOCUMENTS, is_as_shown
-from tests.clients.two_models import LIMITED_KEY, MASTER_KEY, REQUESTS_A_MINUTE, WRONG_KEY, TwoModels, two_models
+from tests.clients.two_models import LIMITED_KEY, MASTER_KEY, WRONG_KEY, TwoModels, two_models
 from tests.conftest import REPOSITORY
 from tests.waiting import until
 
@@ -78,12 +80,13 @@ def real_vllm(test: Callable[..., Any]) -> Callable[..., Any]:
     return test
 
 
-async def asked(world: TwoModels, model: str, *, key: str = MASTER_KEY, **more: Any) -> tuple[int, str]:
-    """Status and text of an answer that came through LiteLLM."""
-    body = {"model": model, "messages": [{"role": "user", "content": "abc"}], "max_tokens": 4, **more}
-    headers = {"Authorization": f"Bearer {key}"}
+@asynccontextmanager
+async def asking(world: TwoModels, model: str, content: str = "abc", **more: Any) -> AsyncIterator[ClientResponse]:
+    """An answer that begins to come through LiteLLM."""
+    body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": 4, **more}
+    headers = {"Authorization": f"Bearer {MASTER_KEY}"}
     async with world.client.post(f"{world.litellm}/v1/chat/completions", json=body, headers=headers) as answer:
-        return answer.status, await answer.text()
+        yield answer
 
 
 def test_the_page_names_the_versions_that_are_tried() -> None:
@@ -102,25 +105,33 @@ async def test_a_program_of_the_page_prints_what_it_shows(world: TwoModels, name
 
 
 @real_vllm
-async def test_errors_of_the_router_come_through_litellm(world: TwoModels) -> None:
-    long = [{"role": "user", "content": "a" * _TOO_LONG}]
-    assert (await asked(world, "wrong"))[0] == HTTPStatus.UNAUTHORIZED
-    for more in ({}, {"stream": True}):
-        status, text = await asked(world, "llama", messages=long, **more)
-        assert status == HTTPStatus.BAD_REQUEST, text
-        assert "maximum context length" in text
-    statuses = [(await asked(world, "limited"))[0] for _ in range(REQUESTS_A_MINUTE + 1)]
-    assert statuses == [HTTPStatus.OK] * REQUESTS_A_MINUTE + [HTTPStatus.TOO_MANY_REQUESTS]
+@pytest.mark.parametrize("stream", [False, True])
+async def test_litellm_passes_on_that_a_request_is_too_long(world: TwoModels, stream: bool) -> None:
+    async with asking(world, "llama", "a" * _TOO_LONG, stream=stream) as answer:
+        assert answer.status == HTTPStatus.BAD_REQUEST
+        assert "maximum context length" in await answer.text()
+
+
+@real_vllm
+async def test_litellm_passes_on_that_the_router_does_not_know_its_key(world: TwoModels) -> None:
+    async with asking(world, "wrong") as answer:
+        assert answer.status == HTTPStatus.UNAUTHORIZED
+
+
+@real_vllm
+async def test_litellm_passes_on_that_its_key_is_above_its_limit(world: TwoModels) -> None:
+    statuses = []
+    for _ in range(2):
+        async with asking(world, "limited") as answer:
+            statuses.append(answer.status)
+    assert statuses == [HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS]
 
 
 @real_vllm
 async def test_a_client_of_litellm_that_leaves_ends_the_request_at_d(world: TwoModels) -> None:
     cancelled = 'pdinference_router_requests_total{client="page",outcome="cancelled"'
     before = await world.metric(cancelled)
-    body = {"model": "llama", "messages": [{"role": "user", "content": "abc"}], "stream": True}
-    body |= {"max_tokens": 900, "ignore_eos": True}
-    headers = {"Authorization": f"Bearer {MASTER_KEY}"}
-    async with world.client.post(f"{world.litellm}/v1/chat/completions", json=body, headers=headers) as answer:
+    async with asking(world, "llama", stream=True, max_tokens=900, ignore_eos=True) as answer:
         await answer.content.readline()
 
     async def ended() -> bool:

@@ -30,8 +30,8 @@ PROGRAMS: Final = REPOSITORY / "build/clients/bin"
 KEY, LIMITED_KEY, WRONG_KEY, MASTER_KEY = (
     f"sk-{name}-0123456789abcdef" for name in ("page", "limited", "unknown", "master")
 )
-REQUESTS_A_MINUTE: Final = 2
-"""What `LIMITED_KEY` may send."""
+_LIMIT: Final = "limited=::1"
+"""A token a minute: `LIMITED_KEY` has used up many minutes after an answer, on a slow machine, too."""
 _OFFLINE: Final = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LANGSMITH_TRACING": "false", "DO_NOT_TRACK": "1"}
 _PROGRAM_S: Final = 300
 
@@ -98,9 +98,8 @@ async def two_models(folder: Path, gateway: dict[str, Any]) -> AsyncIterator[Two
         client = await stack.enter_async_context(aiohttp.ClientSession())
         p = await stack.enter_async_context(vllm(folder / "model", Role.PARAMETER, *engine, "llama"))
         d = await stack.enter_async_context(vllm(folder / "model", Role.DECODE, *engine, "llama", "qwen"))
-        limited = f"--api-key-limit=limited={REQUESTS_A_MINUTE}:"
-        of_both = (f"--parameter=127.0.0.1:{p}", f"--decode=127.0.0.1:{d}", f"--api-keys-folder={keys}", limited)
-        llama, state = await _router(stack, *of_both)
+        known = (f"--api-keys-folder={keys}", f"--api-key-limit={_LIMIT}")
+        llama, state = await _router(stack, f"--parameter=127.0.0.1:{p}", f"--decode=127.0.0.1:{d}", *known)
         qwen, _ = await _router(stack, "--handover=none", f"--decode=127.0.0.1:{d}")
         port = free_port()
         found = TwoModels(client, llama, qwen, f"http://127.0.0.1:{port}", f"{state}/metrics")
