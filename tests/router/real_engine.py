@@ -59,7 +59,11 @@ async def vllm(model: Path, role: Role, *options: str) -> AsyncIterator[int]:
     finally:
         if process.returncode is None:
             process.terminate()
-        await asyncio.wait_for(process.wait(), 60)
+        try:
+            await asyncio.wait_for(process.wait(), 60)
+        except TimeoutError:
+            process.kill()  # else it outlives the tests
+            raise
 
 
 async def serves(client: aiohttp.ClientSession, port: int) -> bool:
