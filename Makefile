@@ -133,7 +133,7 @@ mutants: setup ## Mutation tests of the planner: make mutants ARGS='planning.rol
 VLLM_TESTS = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark\.vllm' tests)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready ## vLLM's own parser and classes: the default release; the build for CPU, but its model classes
+test-vllm: setup-vllm build/vllm/$(DEFAULT_VLLM)/ready build/clients/ready ## vLLM's own parser and classes: the default release; the build for CPU, but its model classes
 	$(RUN) pytest -m vllm $(filter-out tests/memory/model/%,$(VLLM_TESTS)) $(ARGS)
 	$(OF_GPU_WHEEL) build/vllm/$(DEFAULT_VLLM)/bin/python -m pytest -m 'vllm and not vllm_cpu' $(VLLM_TESTS) $(ARGS)
 
@@ -145,6 +145,17 @@ build/vllm/%/ready: uv.lock | setup
 	@export VIRTUAL_ENV=$(@D); $(UV) pip install --quiet --no-deps --requirement $(@D)/requirements.txt && \
 	  $(UV) pip install --quiet --no-deps vllm==$*
 	@touch $@
+
+# Clients that users have (docs/client-programs.md), apart from what the project is built with.
+build/clients/ready: tests/clients/requirements.txt | setup
+	@rm -rf $(@D) && $(UV) venv --quiet $(@D)
+	@VIRTUAL_ENV=$(@D) $(UV) pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+.PHONY: clients
+clients: setup ## Take the newest releases of the clients of docs/client-programs.md
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  tests/clients/requirements.in --output-file tests/clients/requirements.txt
 
 .PHONY: test-charts
 test-charts: setup ## The Helm chart

@@ -119,3 +119,17 @@ async def test_concurrent_requests_are_limited_by_name(tmp_path: Path) -> None:
         world["d"].go_on.set()
         assert (await asked)[0] == 200
         assert (await world.post(headers=bearer(OTHER)))[0] == 200
+
+
+async def test_a_client_above_its_limit_can_still_list_the_models(tmp_path: Path) -> None:
+    """LiteLLM does at each start, Open WebUI with each of its pages: an error there empties their lists."""
+    async with locked(mounted(tmp_path, a=OLD), a=KeyLimits(requests_per_minute=1)) as world:
+
+        async def listed(key: str) -> int:
+            async with world.client.get(f"{world.url}/v1/models", headers=bearer(key)) as answer:
+                return answer.status
+
+        assert [await listed(OLD) for _ in range(3)] == [200] * 3
+        assert [(await world.post(headers=bearer(OLD)))[0] for _ in range(2)] == [200, 429]
+        assert await listed(OLD) == 200
+        assert await listed("sk-unknown-0123456789") == 401

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -19,64 +18,18 @@ from pdinference.router.dispatch import Rules
 from pdinference.router.pod import Observed
 from pdinference.router.pods import Pods
 from pdinference.router.run import Settings, serving
-from tests.ports import free_port
 from tests.router.hostile_bodies import GOOD, bodies
+from tests.router.real_engine import START_S, make_model, serves, vllm
 from tests.waiting import until
 
-# vLLM starts in 8 minutes beside two busy loops.
 pytestmark = [pytest.mark.vllm, pytest.mark.vllm_cpu, pytest.mark.timeout(1800)]
 
 _SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 _CASES = int(os.environ.get("HOSTILE_CASES", "60"))
 _MODEL = "tiny"
-_MAKE = Path(__file__).parents[2] / "images/vllm-cpu/tiny_model.py"
-_START_S = 800
 _ANSWER_S = 120
 _POISON: tuple[Any, ...] = ("", 0, [], 0.0, {"a": 1}, [""], "a")
 _JSON = {"Content-Type": "application/json"}
-
-
-@asynccontextmanager
-async def vllm(folder: Path) -> AsyncIterator[int]:
-    """A D engine with the connector that reads `kv_transfer_params`. Gives its port."""
-    port, side = free_port(), free_port()
-    await _ended(await asyncio.create_subprocess_exec(sys.executable, str(_MAKE), str(folder)))
-    transfer = {"kv_connector": "NixlConnector", "kv_role": "kv_consumer", "kv_buffer_device": "cpu"}
-    options = {
-        "model": str(folder),
-        "served-model-name": _MODEL,
-        "host": "127.0.0.1",
-        "port": str(port),
-        "dtype": "float32",
-        "max-model-len": "1024",
-        "kv-transfer-config": json.dumps(transfer),
-    }
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "UCX_NET_DEVICES": "lo",
-        "UCX_TLS": "tcp,self",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side),
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_WORKER_MULTIPROC_METHOD": "fork",  # a forked engine need not import vLLM again
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager"),
-        *(part for name, value in options.items() for part in (f"--{name}", value)),
-        env={**os.environ, **environment},
-    )
-    try:
-        yield port
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await asyncio.wait_for(process.wait(), 60)
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    assert await asyncio.wait_for(process.wait(), _START_S) == 0
 
 
 @asynccontextmanager
@@ -96,22 +49,22 @@ async def posted(client: aiohttp.ClientSession, url: str, body: bytes) -> tuple[
 
 async def test_no_member_of_a_body_ends_the_engine(tmp_path: Path) -> None:
     timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
-    async with vllm(tmp_path / "model") as port, router(port) as url, aiohttp.ClientSession(timeout=timeout) as client:
-        own = f"http://127.0.0.1:{port}"
+    model = tmp_path / "model"
+    await make_model(model)
+    async with (
+        vllm(model, Role.DECODE, f"--served-model-name={_MODEL}") as port,
+        router(port) as url,
+        aiohttp.ClientSession(timeout=timeout) as client,
+    ):
 
         async def healthy() -> bool:
-            """Whether this vLLM serves, and nothing else at its port."""
-            try:
-                async with client.get(f"{own}/health") as answer:
-                    return answer.status == HTTPStatus.OK and answer.headers.get("Server") == "uvicorn"
-            except aiohttp.ClientError:
-                return False
+            return await serves(client, port)
 
         async def lives() -> None:
             found = await posted(client, f"{url}/v1/completions", _good("/v1/completions"))
             assert found[0] == HTTPStatus.OK, found
 
-        await until(healthy, "vLLM serves", within=_START_S)
+        await until(healthy, "vLLM serves", within=START_S)
         for path in GOOD:
             for member in ("vllm_xargs", r"vllm\u005fxargs"):
                 for value in _POISON:
@@ -126,7 +79,7 @@ async def test_no_member_of_a_body_ends_the_engine(tmp_path: Path) -> None:
 
         # What the router keeps from the engine would have ended it.
         body = _good("/v1/completions")[:-1] + b',"vllm_xargs":{"kv_transfer_params":""}}'
-        await posted(client, f"{own}/v1/completions", body)
+        await posted(client, f"http://127.0.0.1:{port}/v1/completions", body)
 
         async def ended() -> bool:
             return not await healthy()

@@ -189,7 +189,8 @@ class Front:
         with ExitStack() as stack:
             if self._keys is not None:
                 record.client = self._keys.name(request.headers)
-                stack.enter_context(self._keys.request(record.client))
+                if request.path in POST:  # programs list the models again and again, also those that may ask none now
+                    stack.enter_context(self._keys.request(record.client))
             record.owner = f"key {record.client}" if self._keys is not None else _address(request)
             record.answers = self._answers.of(record.owner)
             with self._places.one(record.owner):
