@@ -115,44 +115,42 @@ class Servers:
 @click.option("--plan", "file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--llm-d", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--python", default=sys.executable, show_default=True, help="With the other routers.")
-@click.option("--routers", multiple=True, help="Default: all that the wave has.")
+@click.option("--router", "names", multiple=True, help="Default: all that the wave has.")
 @click.option("--requests", default=500, show_default=True)
 @click.option("--rate", default=20.0, show_default=True, help="Requests a second.")
 @click.option("--rounds", default=2, show_default=True)
 @click.option("--seconds", default=570.0, show_default=True, help="No load begins that may end later.")
 @click.option("--fake", is_flag=True, help="Fake servers.")
-def main(
-    wave: str, out: Path, file: Path, llm_d: Path, python: str, routers: tuple[str, ...], requests: int, rate: float,
-    rounds: int, seconds: float, *, fake: bool,
-) -> None:  # fmt: skip
+def main(wave: str, out: Path, file: Path, llm_d: Path, **options: Any) -> None:
     """Measure a wave."""
-    end = time.monotonic() + seconds
-    tools, asked = Tools(python, llm_d), plan.faster(plan.read(file)[:requests], rate)
+    end = time.monotonic() + options["seconds"]
+    tools, asked = Tools(options["python"], llm_d), plan.faster(plan.read(file)[: options["requests"]], options["rate"])
     folder = one_pod.FOLDER
     servers.write_model(folder / "model", **_WIDER)
-    found = Servers(_ROLES[wave], fake=fake)
+    found = Servers(_ROLES[wave], fake=options["fake"])
 
     def record(row: dict[str, Any]) -> None:
-        row = {"wave": wave, "rate": rate} | row
+        row = {"wave": wave, "rate": options["rate"]} | row
         with out.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
 
     with found.running(folder), ExitStack() as stack:
         print(f"servers started {end - time.monotonic():.0f} s before the end", flush=True)
-        names = routers or (SPLIT if wave == "split" else UNSPLIT)
+        names = options["names"] or (SPLIT if wave == "split" else UNSPLIT)
         started = [stack.enter_context(router_of(name, tools, found.d, found.p, servers.MODEL)) for name in names]
         print(f"routers started {end - time.monotonic():.0f} s before the end", flush=True)
         lasts = asked[-1].at + _DRAIN_S
-        faults_last = 2 * (_FAULT_S + faults.LIMIT_S)
+        faults_last = 3 * _FAULT_S + faults.LIMIT_S
         _alone(found, started, record)
-        for number in range(rounds):
+        for number in range(options["rounds"]):
             for router in started[:: -1 if number % 2 else 1]:
                 if time.monotonic() + lasts + faults_last > end:
                     record({"router": router.name, "round": number + 1, "left_out": "no time"})
                     continue
                 record({"router": router.name, "round": number + 1} | _load(found, router, asked, salt=_salt()))
-        for kind, victim in (("stopped for 10 s", "d2"), ("killed", "p1" if found.p else "d1")):
+        killed = ("p1", "d1") if found.p else ("d1",)
+        for kind, victim in (("stopped for 10 s", "d2"), *(("killed", name) for name in killed)):
             if time.monotonic() + _FAULT_S + faults.LIMIT_S < end:
                 _fault(found, started, kind, victim, record)
 
@@ -182,7 +180,7 @@ def _alone(found: Servers, routers: Sequence[Router], record: Callable[[dict[str
 def _load(found: Servers, router: Router, asked: Sequence[Asked], salt: int) -> dict[str, Any]:
     """The requests of the plan."""
     hits, queries, used = found.counter(_HITS), found.counter(_QUERIES), router.cpu_seconds()
-    answers = choice.send(router.port, asked, servers.MODEL, salt)
+    answers = choice.send(router.port, asked, servers.MODEL, salt, limit_s=asked[-1].at + _DRAIN_S)
     hits, queries = found.counter(_HITS) - hits, found.counter(_QUERIES) - queries
     row = {"load": "plan", "cached": hits / queries if queries else None, "mib": router.mib()}
     return row | {"cpu_s": router.cpu_seconds() - used} | choice.times(answers)

@@ -36,14 +36,14 @@ def measure(tools: Tools, name: str, asked: Sequence[Asked], salt: int) -> dict[
     return row | {"busiest": max(busy) / (sum(busy) / len(busy))} | times(answers)
 
 
-def send(port: int, asked: Sequence[Asked], model: str, salt: int) -> list[client.Answer]:
-    """Send the requests of a plan."""
+def send(port: int, asked: Sequence[Asked], model: str, salt: int, limit_s: float = 120.0) -> list[client.Answer]:
+    """Send the requests of a plan; the client gives each up after the limit."""
     texts = [one.text(number, salt) for number, one in enumerate(asked)]
 
     def make(number: int) -> dict[str, Any]:
         return client.body(texts[number], asked[number].answer, model)
 
-    return asyncio.run(client.send(port, [one.at for one in asked], make))
+    return asyncio.run(client.send(port, [one.at for one in asked], make, limit_s))
 
 
 def times(answers: Sequence[client.Answer]) -> dict[str, Any]:

@@ -123,7 +123,13 @@ async def send(
 
 
 async def keep_asking(
-    port: int, clients: int, seconds: float, make: Callable[[], dict[str, Any]], amid: Awaitable[None], limit_s: float
+    port: int,
+    make: Callable[[], dict[str, Any]],
+    amid: Awaitable[None],
+    *,
+    clients: int,
+    seconds: float,
+    limit_s: float,
 ) -> list[Answer]:
     """Let clients ask one request after the other for so many seconds, and await something amid them."""
     zero, answers = time.monotonic(), list[Answer]()

@@ -9,7 +9,8 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.fake_vllm import FAULTS
 from benchmarks.processes import ports
 from benchmarks.routers import client, pods
-from benchmarks.routers.launch import UNSPLIT, Router, Tools, router_of
+from benchmarks.routers.launch import Router, Tools, router_of
 from benchmarks.routers.servers import counts, fail, started
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 HANGS: Final = "hangs"
 REPLACED: Final = "removed, another one added"
-KINDS: Final = (*FAULTS, HANGS, REPLACED)
 ENDED: Final = "the router gets SIGTERM"
+KINDS: Final = (*FAULTS, HANGS, REPLACED, ENDED)
 _SERVERS, _CLIENTS, _TOKENS, _PAUSE_MS = 4, 8, 40, 10
 _AFTER_S, _SECONDS = 3.0, 20.0
 LIMIT_S: Final = 30.0
@@ -53,28 +54,16 @@ class Place:
     processes: list["subprocess.Popen[bytes]"]
 
 
-def measure(tools: Tools, names: Sequence[str] = UNSPLIT, kinds: Sequence[str] = KINDS) -> list[dict[str, Any]]:
+def measure(tools: Tools, names: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
     """A row for each router and fault."""
-    rows = []
     for kind in kinds:
-        with ExitStack() as stack:
-            places = [_place(stack, tools, name) for name in names]
-            rows += asyncio.run(_all(places, kind))
-        print(kind, flush=True)
-    return rows
-
-
-def ended(tools: Tools, names: Sequence[str] = UNSPLIT) -> list[dict[str, Any]]:
-    """A row for each router: streams that were open when it got SIGTERM, of two seconds and eight."""
-    rows = []
-    for name in names:
-        with ExitStack() as stack:
-            place = _place(stack, tools, name)
-            rows.append({"router": name, "fault": ENDED} | asyncio.run(_end(place.router)))
-    return rows
+        with ExitStack() as stack, ThreadPoolExecutor() as threads:
+            places = list(threads.map(lambda name: _place(stack, tools, name), names))
+            yield from asyncio.run(_all(places, kind))
 
 
 async def _end(router: Router) -> dict[str, Any]:
+    """Streams of eight seconds, and SIGTERM after two."""
     asked = client.body("word " * 100, 100, pause_ms=80)
     sending = asyncio.create_task(client.send(router.port, [0.0] * _OPEN, lambda _: asked, LIMIT_S))
     await asyncio.sleep(2)
@@ -85,7 +74,8 @@ async def _end(router: Router) -> dict[str, Any]:
 
 def _place(stack: ExitStack, tools: Tools, name: str) -> Place:
     places = ports(_SERVERS + 1)
-    processes = [stack.enter_context(started([port])) for port in places]
+    with ThreadPoolExecutor() as threads:
+        processes = list(threads.map(lambda port: stack.enter_context(started([port])), places))
     return Place(stack.enter_context(router_of(name, tools, places[:_SERVERS])), places, processes)
 
 
@@ -95,6 +85,8 @@ async def _all(places: Sequence[Place], kind: str) -> list[dict[str, Any]]:
 
 
 async def _one(place: Place, kind: str) -> dict[str, Any]:
+    if kind == ENDED:
+        return await _end(place.router)
     seen: dict[str, Any] = {}
     chance = iter(range(10**9))
 
@@ -105,7 +97,9 @@ async def _one(place: Place, kind: str) -> dict[str, Any]:
         await asyncio.sleep(_AFTER_S)
         await _fault(place, kind, seen)
 
-    answers = await client.keep_asking(place.router.port, _CLIENTS, _SECONDS, make, amid(), LIMIT_S)
+    answers = await client.keep_asking(
+        place.router.port, make, amid(), clients=_CLIENTS, seconds=_SECONDS, limit_s=LIMIT_S
+    )
     return outcomes(answers, _AFTER_S) | seen
 
 
@@ -174,7 +168,9 @@ async def at_once(
     began = time.monotonic()
     found = await asyncio.gather(
         *(
-            client.keep_asking(port, clients, seconds, make, nothing() if number else amid(), LIMIT_S)
+            client.keep_asking(
+                port, make, nothing() if number else amid(), clients=clients, seconds=seconds, limit_s=LIMIT_S
+            )
             for number, (_, port) in enumerate(routers)
         )
     )
