@@ -5,8 +5,7 @@ sends to the right server does not have to be computed again; what it sends to a
 """
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from benchmarks.routers import client
@@ -60,12 +59,8 @@ def times(answers: Sequence[client.Answer]) -> dict[str, Any]:
     return found | {"sent": len(answers), "failed": len(answers) - len(whole)}
 
 
-def rounds(tools: Tools, names: Sequence[str], asked: Sequence[Asked], number: int) -> list[dict[str, Any]]:
+def rounds(tools: Tools, names: Sequence[str], asked: Sequence[Asked], number: int) -> Iterator[dict[str, Any]]:
     """Rows of several rounds, in each of which the order of the routers is another one."""
-    rows = []
     for at in range(number):
         for name in (*names[at % len(names) :], *names[: at % len(names)]):
-            began = time.monotonic()
-            rows.append({"router": name, "round": at + 1} | measure(tools, name, asked, at + 1))
-            print(f"{name}, round {at + 1}: {time.monotonic() - began:.0f} s", flush=True)
-    return rows
+            yield {"router": name, "round": at + 1} | measure(tools, name, asked, at + 1)

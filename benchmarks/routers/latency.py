@@ -5,43 +5,41 @@ Each round gives the same load to the servers without a router, and to each rout
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
+import aiohttp
+
 from benchmarks.routers import client
-from benchmarks.routers.launch import OURS_BY_PREFIX, SPLIT, UNSPLIT, Router, Tools, router_of
+from benchmarks.routers.launch import Router, Tools, router_of
 from benchmarks.routers.servers import fakes
 
 DIRECT: Final = "no router"
 _PROMPT: Final = "word " * 800
 _ALONE, _CHUNKS, _PAUSE_MS = 150, 100, 20
+_FAST, _FAST_AT_ONCE, _FAST_CHUNKS = 16, 8, 2000
 _BEGIN_S: Final = 4.0
 
 
-def measure(tools: Tools, rounds: int, streams: int, *, split: bool) -> list[dict[str, Any]]:
+def measure(tools: Tools, names: Sequence[str], rounds: int, streams: int, *, split: bool) -> Iterator[dict[str, Any]]:
     """A row for each router and round; the first round warms up and is left out.
 
     Args:
         tools: The other routers.
+        names: Of the routers.
         rounds: How many.
         streams: How many streams run at a time.
         split: Whether requests go through P and D.
     """
-    rows = []
     with ExitStack() as stack:
         d, p = stack.enter_context(fakes(4)), stack.enter_context(fakes(2)) if split else []
-        routers = [
-            stack.enter_context(router_of(name, tools, d, p))
-            for name in (SPLIT if split else UNSPLIT)
-            if name != OURS_BY_PREFIX
-        ]
+        routers = [stack.enter_context(router_of(name, tools, d, p)) for name in names]
         for number in range(rounds + 1):
             for router in [None, *routers][:: 1 if number % 2 else -1]:
                 row = _round(router.port if router else d[0], router, streams)
                 if number:
-                    rows.append({"router": router.name if router else DIRECT, "round": number} | row)
-    return rows
+                    yield {"router": router.name if router else DIRECT, "round": number, "split": split} | row
 
 
 def _round(port: int, router: Router | None, streams: int) -> dict[str, Any]:
@@ -50,6 +48,8 @@ def _round(port: int, router: Router | None, streams: int) -> dict[str, Any]:
     between = router.cpu_seconds() if router else 0.0
     crowd = asyncio.run(_crowd(port, streams))
     after = router.cpu_seconds() if router else 0.0
+    asyncio.run(_fast(port))
+    end = router.cpu_seconds() if router else 0.0
     first, many = [one.first for one in alone], [one.first for one in crowd[streams:]]
     return {
         "first_ms": 1000 * client.percentile(first, 50),
@@ -58,6 +58,7 @@ def _round(port: int, router: Router | None, streams: int) -> dict[str, Any]:
         "crowd_p99_ms": 1000 * client.percentile(many, 99),
         "request_cpu_us": 1e6 * (between - used) / len(alone),
         "chunk_cpu_us": 1e6 * (after - between) / (len(crowd) * _CHUNKS),
+        "fast_chunk_cpu_us": 1e6 * (end - after) / (_FAST * _FAST_CHUNKS),
     }
 
 
@@ -75,6 +76,18 @@ async def _crowd(port: int, streams: int) -> list[client.Answer]:
     return _all_whole(await client.send(port, [number * apart for number in range(3 * streams)], lambda _: asked))
 
 
+async def _fast(port: int) -> None:
+    """Streams of chunks as fast as the servers can send them."""
+    asked, turns = client.body(_PROMPT, _FAST_CHUNKS), asyncio.Semaphore(_FAST_AT_ONCE)
+
+    async def one(session: aiohttp.ClientSession) -> client.Answer:
+        async with turns:
+            return await client.ask(session, port, asked, time.monotonic())
+
+    async with client.session() as session:
+        _all_whole(await asyncio.gather(*(one(session) for _ in range(_FAST))))
+
+
 def _all_whole(answers: list[client.Answer]) -> list[client.Answer]:
     bad = {one.outcome for one in answers} - {client.WHOLE}
     if bad:
@@ -82,16 +95,12 @@ def _all_whole(answers: list[client.Answer]) -> list[client.Answer]:
     return answers
 
 
-def memory(tools: Tools, streams: int, seconds: int, names: Sequence[str] = UNSPLIT) -> list[dict[str, Any]]:
+def memory(tools: Tools, names: Sequence[str], streams: int, seconds: int) -> Iterator[dict[str, Any]]:
     """MiB (PSS) of each router at rest, while so many streams are open, and after them."""
-    rows = []
     with fakes(4) as d:
         for name in names:
-            if name == OURS_BY_PREFIX:
-                continue
             with router_of(name, tools, d) as router:
-                rows.append({"router": name} | asyncio.run(_hold(router, streams, seconds)))
-    return rows
+                yield {"router": name} | asyncio.run(_hold(router, streams, seconds))
 
 
 async def _hold(router: Router, streams: int, seconds: int) -> dict[str, Any]:
