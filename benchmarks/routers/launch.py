@@ -31,7 +31,7 @@ SPLIT: Final = (OURS, VLLM, LLM_D)
 """sglang-router splits requests for SGLang's own servers alone, over HTTP."""
 
 _OURS: Final = "from pdinference.cli import main; main()"
-_START_S: Final = 90.0
+_START_S: Final = 180.0
 _END_S: Final = 5.0
 
 

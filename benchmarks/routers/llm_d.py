@@ -103,7 +103,11 @@ def set_pods(folder: Path, d: Sequence[int], p: Sequence[int] = ()) -> None:
 
 def _picker(folder: Path, *, split: bool) -> dict[str, Any]:
     chosen = _SPLIT if split else _UNSPLIT
-    found = {"type": "file-discovery", "parameters": {"path": str(folder / _PODS), "watchFile": True}}
+    found = {
+        "name": "file-discovery",
+        "type": "file-discovery",
+        "parameters": {"path": str(folder / _PODS), "watchFile": True},
+    }
     return {
         "apiVersion": "llm-d.ai/v1alpha1",
         "kind": "EndpointPickerConfig",

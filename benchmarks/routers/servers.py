@@ -53,7 +53,7 @@ def fail(port: int, fault: str) -> None:
 
 
 def _wait(port: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         try:
             with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=5):
