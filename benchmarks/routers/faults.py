@@ -142,7 +142,7 @@ def outcomes(answers: Sequence[client.Answer], fault_at: float) -> dict[str, Any
         "requests": len(answers),
         "lost": len(bad),
         "how": dict(Counter(one.outcome for one in bad)),
-        "late": len(touched) - len(bad),
+        "late": sum(max(one.first, one.gap) > LATE_S for one in whole),
         "longest_until_failed_s": max((one.whole for one in bad), default=0.0),
         "longest_first_token_s": max((one.first for one in whole), default=0.0),
         "longest_gap_s": max((one.gap for one in whole), default=0.0),
