@@ -192,15 +192,15 @@ class Server:
         return web.json_response({name: getattr(self, name) for name in names})
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        used = min(1.0, self.held / (self.speed.blocks * BLOCK)) if self.speed.blocks else 0.0
-        name = f'model_name="{MODEL}"'
-        lines = [
-            f"vllm:num_requests_waiting{{{name}}} {max(0, self.waiting - 1)}",
-            f"vllm:num_requests_running{{{name}}} {self.running + min(1, self.waiting)}",
-            f"vllm:kv_cache_usage_perc{{{name}}} {used}",
-            f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{self.speed.blocks * BLOCK // 16}"}} 1',
-        ]
-        return web.Response(text="\n".join(lines) + "\n")
+        blocks, name = self.speed.blocks * BLOCK // 16, f'model_name="{MODEL}"'
+        gauges = {
+            f"vllm:num_requests_waiting{{{name}}}": max(0, self.waiting - 1),
+            f"vllm:num_requests_running{{{name}}}": self.running + min(1, self.waiting),
+            f"vllm:kv_cache_usage_perc{{{name}}}": min(1.0, self.held / (16 * blocks)) if blocks else 0.0,
+            f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{blocks}"}}': 1,
+        }
+        lines = (f"# TYPE {labelled.split('{')[0]} gauge\n{labelled} {value}\n" for labelled, value in gauges.items())
+        return web.Response(text="".join(lines))
 
 
 async def play(places: Sequence[int], speed: Speed) -> None:
