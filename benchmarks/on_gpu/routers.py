@@ -27,7 +27,7 @@ class Router:
 
 @contextmanager
 def routers(decode: list[str], *extra: str) -> Iterator[dict[str, Router]]:
-    """Ours and vllm-router, with the options that the operator and benchmarks.router give them.
+    """Ours and vllm-router, with the options that the operator and benchmarks.routers give them.
 
     Args:
         decode: The D servers; P is always there.

@@ -1,8 +1,8 @@
-"""Which pods requests get of the real routers: `uv run --no-sync python -m benchmarks.router_choice`.
+"""Which pods requests get by the policies of our router, and of vllm-router: `benchmarks.routers policies`.
 
 Small servers play two P pods, which compute one prompt at a time, and four D pods, of which one is four times slower.
-200 streamed requests, 18 a second, Poisson. Each case runs with our policies, and with vllm-router 0.1.17 as the
-operator used it before: P in turns, D by the requests that it has sent (`kv_aware`).
+200 streamed requests, 18 a second, Poisson. Each case runs with our policies, and with vllm-router as the operator used
+it before: P in turns, D by the requests that it has sent (`kv_aware`).
 """
 
 import asyncio
@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
-import uvloop
 from aiohttp import web
 
 from benchmarks.fake_vllm import CHUNKS, END, HANDED_OVER
 from benchmarks.processes import HOST
-from benchmarks.router import OURS, THEIRS, router_of
+from benchmarks.routers.launch import OURS, VLLM, Tools, router_of
 
 _PATH: Final = "/v1/completions"
 _REQUESTS, _RATE = 200, 18.0
@@ -109,14 +108,15 @@ async def _healthy(_request: web.Request) -> web.Response:
     return web.Response()
 
 
-async def run(case: Case, router: str, *options: str) -> str:
+async def run(tools: Tools, case: Case, router: str, *options: str) -> str:
     """A row of the table."""
     p = [Pod(seconds, one_at_a_time=True) for seconds in case.prefill]
     d = [Pod(_same(seconds), one_at_a_time=False) for seconds in _DECODE_S]
     async with AsyncExitStack() as stack:
         ports_p = [await stack.enter_async_context(serving(pod)) for pod in p]
         ports_d = [await stack.enter_async_context(serving(pod)) for pod in d]
-        found = await stack.enter_async_context(router_of(router, ports_p, ports_d, *options))
+        starting = router_of(router, tools, ports_d, ports_p, "m", *options)
+        found = await asyncio.to_thread(stack.enter_context, starting)
         client = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
         for pod in (*p, *d):
             pod.requests = 0  # of the router's own checks
@@ -143,15 +143,12 @@ async def run(case: Case, router: str, *options: str) -> str:
     return " | ".join([*chosen, *(f"{share[49]:.2f} / {share[94]:.2f}" for share in shares)])
 
 
-async def table() -> None:
+async def table(tools: Tools) -> None:
     """Print a table in Markdown."""
     print("| case | router | P | D | first token p50 / p95 s | whole request p50 / p95 s |")
     print("| --- | --- | --- | --- | --- | --- |")
+    theirs = ("--policy=round_robin", "--decode-policy=kv_aware")
     for case in CASES:
-        print(f"| {case.name} | vllm-router | {await run(case, THEIRS)} |", flush=True)
+        print(f"| {case.name} | vllm-router | {await run(tools, case, VLLM, *theirs)} |", flush=True)
         for policy in _POLICIES:
-            print(f"| {case.name} | `{policy}` | {await run(case, OURS, f'--policy={policy}')} |", flush=True)
-
-
-if __name__ == "__main__":
-    uvloop.run(table())
+            print(f"| {case.name} | `{policy}` | {await run(tools, case, OURS, f'--policy={policy}')} |", flush=True)

@@ -1,0 +1,1 @@
+"""Our router beside vllm-router, sglang-router and llm-d's, in front of the same servers."""
