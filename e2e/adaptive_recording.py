@@ -7,6 +7,7 @@ timed_vllm.py): with vLLM on CPU, other work on the machine would decide. It nee
 """
 
 import asyncio
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -22,8 +23,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.fake_vllm import MODEL
 from benchmarks.processes import HOST
-from benchmarks.router import OURS, router_of
+from benchmarks.routers.launch import OURS, Tools, router_of
 from benchmarks.timed_vllm import Engine, serving
 from e2e.animation import Frame, save_animation
 from e2e.console import say
@@ -82,7 +84,9 @@ async def recorded() -> list[Frame]:
     ways, frames, engines = Ways(), [], {"P": Engine(), "D": Engine()}
     async with AsyncExitStack() as stack:
         p, d = [await stack.enter_async_context(serving(engine)) for engine in engines.values()]
-        router = await stack.enter_async_context(router_of(OURS, (p,), (d,), "--disaggregation=Adaptive"))
+        starting = router_of(OURS, Tools(sys.executable, Path()), (d,), (p,), MODEL, "--disaggregation=Adaptive")
+        router = await asyncio.to_thread(starting.__enter__)  # it asks the engines, which this thread plays
+        stack.push(starting)
         client = await stack.enter_async_context(aiohttp.ClientSession(f"http://{HOST}:{router.port}", trust_env=False))
         start = time.monotonic()
         for stage in _STAGES:

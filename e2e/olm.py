@@ -24,7 +24,7 @@ from e2e.cluster import build
 from pdinference.admission.webhook import WEBHOOK_RULES
 from pdinference.api import names
 from pdinference.api.v1alpha1.engine import Engine
-from pdinference.loadmetrics.metrics_api import api
+from pdinference.loadmetrics.metrics_api.group import GROUP, VERSION
 
 IMAGE: Final = "operator-bundle"
 """Its name in a registry."""
@@ -275,7 +275,7 @@ def _others(volumes: Sequence[Json]) -> list[Json]:
 
 def _metrics_api() -> Json:
     return {
-        "name": "externalmetrics", "group": api.GROUP, "version": api.VERSION, "kind": "ExternalMetricValueList",
+        "name": "externalmetrics", "group": GROUP, "version": VERSION, "kind": "ExternalMetricValueList",
         "displayName": "External metrics", "description": "The load of vLLM, by which HorizontalPodAutoscalers scale.",
         "deploymentName": _NAME, "containerPort": names.OPERATOR_TLS_PORT,
     }  # fmt: skip

@@ -266,10 +266,15 @@ def lines(digests: Mapping[str, str]) -> str:
 @click.option("--architecture", "architectures", multiple=True, help="Architecture of images; repeatable.")
 def main(registry: str, sign: str, attest: str, architectures: tuple[str, ...]) -> None:
     """Command line."""
-    commands = {"sign": shlex.split(sign), "attest": shlex.split(attest)}
     try:
         build.prepare(["crane", "helm"])
-        digests = publish(registry.rstrip("/"), release.FOLDER, **commands, architectures=architectures)
+        digests = publish(
+            registry.rstrip("/"),
+            release.FOLDER,
+            sign=shlex.split(sign),
+            attest=shlex.split(attest),
+            architectures=architectures,
+        )
     except (charts.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -131,7 +131,7 @@ def main() -> None:
                     found = {"both": both, "case": case} | asyncio.run(_measured(url, both=both))
                 with out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(found) + "\n")
-                print(case, both, sorted(found["first"]["chat"])[len(found["first"]["chat"]) // 2], flush=True)
+                print(case, both, flush=True)
     finally:
         for engine in engines:
             servers.kill(engine)

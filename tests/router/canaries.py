@@ -29,6 +29,8 @@ class Client:
     began_at = 0.0
     reads_from = None
     placed = True
+    place = 0
+    overtaken = False
     stream = False
 
     def abort(self, reason: str) -> None:

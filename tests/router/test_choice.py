@@ -24,6 +24,8 @@ class Sent:
     stream = True
     reads_from = None
     placed = True
+    place = 0
+    overtaken = False
 
     def abort(self, reason: str) -> None: ...
 

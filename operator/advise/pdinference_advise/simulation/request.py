@@ -40,6 +40,8 @@ class Request:
     stream: ClassVar[bool] = True
     reads_from: ClassVar[None] = None
     placed: ClassVar[bool] = True
+    place: ClassVar[int] = 0
+    overtaken: bool = False
 
     @property
     def body(self) -> bytes:
