@@ -165,7 +165,7 @@ test-charts: setup ## The Helm chart
 # Go's garbage collector takes a fifth of the API servers' time by default, and they take two fifths of integration's.
 LESS_GC := GOGC=300
 
-# `make test-integration KUBERNETES=1.36` builds the control plane of that Kubernetes, and uses it (e2e/cluster/build.py).
+# `make test-integration KUBERNETES=1.35` builds the control plane of that Kubernetes, and uses it (e2e/cluster/build.py).
 KUBERNETES ?=
 export PDINFERENCE_KUBERNETES = $(KUBERNETES)
 

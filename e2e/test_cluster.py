@@ -131,7 +131,7 @@ def test_two_nodes_are_ready_and_say_their_version(cluster: Cluster) -> None:
     assert [node["metadata"]["name"] for node in nodes] == [f"{NAME}-node-1", f"{NAME}-node-2"]
     for node in nodes:
         assert {entry["type"]: entry["status"] for entry in node["status"]["conditions"]}["Ready"] == "True"
-        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.37.")
+        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.36.")
 
 
 def test_pods_reach_each_other_across_nodes(cluster: Cluster) -> None:

@@ -82,7 +82,7 @@ class Tool:
 
 OLDEST = "1.30"
 """The oldest Kubernetes that the operator supports. It has no dynamic resource allocation of version 1."""
-OTHERS = (OLDEST, "1.35", "1.36")
+OTHERS = (OLDEST, "1.35")
 """Kubernetes releases whose control plane is built only when it is asked for."""
 _COMMAND = "k8s.io/kubernetes/cmd"
 _CONTROL_PLANE = tuple(
@@ -151,11 +151,6 @@ def control_plane() -> str:
 def oldest() -> bool:
     """Whether the oldest Kubernetes was chosen."""
     return control_plane() == f"control-plane-{OLDEST}"
-
-
-def always_has_dra() -> bool:
-    """Whether the chosen Kubernetes cannot be without dynamic resource allocation, as none can from 1.35 on."""
-    return control_plane() not in {"control-plane", f"control-plane-{OLDEST}"}
 
 
 def _chosen(name: str) -> Path | None:

@@ -58,15 +58,14 @@ class Cluster:
             nodes: 0 is a control plane alone, up in seconds.
             audit: Whether the API server writes an audit log.
             kwok: Whether fake nodes and their pods are kept alive; they need the annotation `kwok.x-k8s.io/node=fake`.
-            dra: Whether the API server serves dynamic resource allocation; those before Kubernetes 1.34 do not, and
-                those from 1.35 on always do.
+            dra: Whether the API server serves dynamic resource allocation; those before Kubernetes 1.34 do not.
             policies: Whether the nodes enforce NetworkPolicies.
 
         Raises:
             ClusterError: It does not come up, or runs already with other options.
         """
         spec.check(name, nodes)
-        dra = (dra and not build.oldest()) or build.always_has_dra()
+        dra = dra and not build.oldest()
         debian.require()
         build.prepare(_tools(nodes, kwok=kwok, policies=policies))
         with _lock(name):

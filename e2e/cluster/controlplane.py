@@ -82,7 +82,7 @@ def _api_server(cluster: ClusterSpec) -> Component:
         "--shutdown-delay-duration=0s",
     ]
     if not cluster.dra:
-        command += ["--runtime-config=resource.k8s.io/v1=false", *_gates(cluster)] if not build.oldest() else []
+        command += ["--runtime-config=resource.k8s.io/v1=false"] if not build.oldest() else []
     if cluster.audit:
         command += [
             f"--audit-policy-file={cluster.folder / 'audit-policy.yaml'}",
@@ -99,6 +99,8 @@ def _controller_manager(cluster: ClusterSpec) -> Component:
     if not cluster.nodes:
         # Every 20 seconds it would fail pods that end on no node; tests play kubelets for those.
         without.append("pod-garbage-collector-controller")
+    if not cluster.dra and not build.oldest():
+        without += ["resourceclaim-controller", "device-taint-eviction-controller"]  # they would wait for its API
     command: list[Word] = [
         build.binary("kube-controller-manager"),
         *_client_flags(cluster, "controller-manager"),
@@ -110,7 +112,6 @@ def _controller_manager(cluster: ClusterSpec) -> Component:
         # Tests need not wait 15 seconds for each look.
         "--horizontal-pod-autoscaler-sync-period=1s",
         f"--controllers={','.join(['*', *(f'-{name}' for name in without)])}",
-        *_gates(cluster),
     ]
     return _component(cluster, "kube-controller-manager", command, f"https://{cluster.address}:10257/healthz")
 
@@ -119,13 +120,8 @@ def _scheduler(cluster: ClusterSpec) -> Component:
     command: list[Word] = [
         build.binary("kube-scheduler"),
         *_client_flags(cluster, "scheduler"),
-        *_gates(cluster),
     ]
     return _component(cluster, "kube-scheduler", command, f"https://{cluster.address}:10259/healthz")
-
-
-def _gates(cluster: ClusterSpec) -> list[Word]:
-    return [] if cluster.dra or build.oldest() else ["--feature-gates=DynamicResourceAllocation=false"]
 
 
 def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:

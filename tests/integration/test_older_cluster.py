@@ -5,16 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster import Cluster, build
+from e2e.cluster import Cluster
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT
 from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.waiting import until
-
-pytestmark = pytest.mark.skipif(
-    build.always_has_dra(), reason="From 1.35 on, Kubernetes cannot be without dynamic resource allocation"
-)
 
 
 @pytest.fixture(scope="module")

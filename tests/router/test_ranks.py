@@ -240,7 +240,7 @@ class Session(NamedTuple):
 class Request:
     """Is under way."""
 
-    began_at, reads_from, stream, placed = 0.0, None, True, True
+    began_at, reads_from, stream, placed, place, overtaken = 0.0, None, True, True, 0, False
 
     def abort(self, _reason: object) -> None:
         """Nothing to end."""
