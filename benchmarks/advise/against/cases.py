@@ -112,8 +112,7 @@ def cases() -> Iterator[Case]:
     for shape in shapes.KV_TOKENS:
         for given in shapes.loads_of(shape):
             yield _shape(shape, given)
-    for load in published.LOADS:
-        yield _published(load)
+    yield from map(_published, published.LOADS)
 
 
 def _ours(load: measured.Load, series: int) -> Case:
