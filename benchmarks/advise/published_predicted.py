@@ -31,7 +31,7 @@ def predicted(load: Load) -> Times:
     """The prediction, in ms."""
     arrangement, until = built_of(load).arrangement, _until(load)
     seeds = range(_SEEDS if 0 < load.rate < math.inf else 1)
-    runs = (simulate(arrangement, _arrivals(load, seed), until=until).outcome for seed in seeds)
+    runs = (simulate(arrangement, arrivals(load, seed), until=until).outcome for seed in seeds)
     ttft, ttft_99, tpot, tpot_99, gap, whole = map(median, zip(*(times_of(run).flat for run in runs), strict=True))
     return Times((ttft, ttft_99), (tpot, tpot_99), gap, whole)
 
@@ -79,7 +79,8 @@ def _until(load: Load) -> float:
     return load.requests / load.rate if load.rate else load.requests * _ALONE_S
 
 
-def _arrivals(load: Load, seed: int) -> Iterator[Arrival]:
+def arrivals(load: Load, seed: int) -> Iterator[Arrival]:
+    """The requests of a run."""
     return (Arrival(at, load.prompt, load.answer) for at in _times(load, random.Random(seed)))
 
 

@@ -31,9 +31,11 @@ from pdinference_advise.simulation.run import simulate
 
 _FOLDER: Final = Path("benchmarks/on_gpu/measured")
 _PRODUCT: Final = "NVIDIA-H200"
-_KV_TOKENS: Final = {"qwen-14b": 541_840, "qwen-30b-a3b": 744_672}
+KV_TOKENS: Final = {"qwen-14b": 541_840, "qwen-30b-a3b": 744_672}
 """What vLLM said."""
-_BLOCK: Final = 16
+BLOCK: Final = 16
+SEED: Final = 1
+"""That of the arrivals."""
 _MEMBERS: Final = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("gap", "p99"), ("whole", "p50"))
 
 
@@ -63,13 +65,21 @@ class Row:
 
 def rows() -> Iterator[Row]:
     """All loads, by both calibrations."""
-    for shape, kv_tokens in _KV_TOKENS.items():
-        loads = [json.loads(line) for line in _lines(f"{shape}.loads")]
-        for name, kind, service in _kinds(shape, kv_tokens):
-            for load in loads:
-                real = tuple(load[member][cut] for member, cut in _MEMBERS)
+    for shape in KV_TOKENS:
+        for name, kind, service in (("built in", *by_built_in(shape)), ("own", *_by_own(shape))):
+            for load in loads_of(shape):
                 what = f"{load['prompt']:,} / {load['answer']:,} | {load['rate']:g}"
-                yield Row(shape, what, name, _predicted(kind, service, load), real)
+                yield Row(shape, what, name, predicted(kind, service, load), measured(load))
+
+
+def loads_of(shape: str) -> list[dict[str, Any]]:
+    """The loads that were measured with a shape."""
+    return [json.loads(line) for line in _lines(f"{shape}.loads")]
+
+
+def measured(load: dict[str, Any]) -> tuple[float, ...]:
+    """What it gave: those of `METRICS`."""
+    return tuple(load[member][cut] for member, cut in _MEMBERS)
 
 
 def measurement(shape: str) -> Measurement:
@@ -119,26 +129,37 @@ def _lines(name: str) -> list[str]:
 def _counted(measured: Measurement) -> tuple[Work, Device]:
     facts, device = model_facts(measured.config or {}), device_of(_PRODUCT)
     assert device is not None  # noqa: S101 - it is in the table
-    return work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=_BLOCK)), device
+    return work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=BLOCK)), device
 
 
-def _kinds(shape: str, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
-    """The engine by the built-in calibration, and by its own."""
-    step_tokens = measurement(shape).step_tokens
+def by_built_in(shape: str) -> tuple[EngineKind, Service]:
+    """The engine of a shape by the built-in calibration."""
+    return _kind(shape, built_in(shape), SERVICE), SERVICE
 
-    def kind(steps: StepModel, service: Service) -> EngineKind:
-        limits = EngineLimits(step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, ApiServers(1, service))
-        return EngineKind(steps, limits, prefix_caching=False)
 
+def _by_own(shape: str) -> tuple[EngineKind, Service]:
+    """The engine by its own."""
     steps, service = own(shape)
-    return [("built in", kind(built_in(shape), SERVICE), SERVICE), ("own", kind(steps, service), service)]
+    return _kind(shape, steps, service), service
 
 
-def _predicted(kind: EngineKind, service: Service, measured: dict[str, Any]) -> tuple[float, ...]:
-    load = Load(*(measured[member] for member in ("prompt", "answer", "rate", "warm_up", "counted")))
+def _kind(shape: str, steps: StepModel, service: Service) -> EngineKind:
+    step_tokens, kv_tokens = measurement(shape).step_tokens, KV_TOKENS[shape]
+    limits = EngineLimits(step_tokens, SETTINGS.max_num_seqs, kv_tokens, BLOCK, ApiServers(1, service))
+    return EngineKind(steps, limits, prefix_caching=False)
+
+
+def predicted(kind: EngineKind, service: Service, measured_load: dict[str, Any]) -> tuple[float, ...]:
+    """The times of an engine with a load."""
+    load = load_of(measured_load)
     lasts = load.warm_up + load.counted
-    run = simulate(Arrangement(kind, 1, service=service), as_measured(load, 1), warm_up=load.warm_up, until=lasts)
+    run = simulate(Arrangement(kind, 1, service=service), as_measured(load, SEED), warm_up=load.warm_up, until=lasts)
     return times_of(run.outcome).flat
+
+
+def load_of(measured_load: dict[str, Any]) -> Load:
+    """What was sent."""
+    return Load(*(measured_load[member] for member in ("prompt", "answer", "rate", "warm_up", "counted")))
 
 
 if __name__ == "__main__":

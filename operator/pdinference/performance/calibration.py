@@ -76,20 +76,20 @@ class Calibration:
 H200: Final = Calibration(
     product="NVIDIA-H200",
     compute=0.64,
-    compute8=0.567,
+    compute8=0.563,
     decode_compute=0.8,
     attention=0.64,
     weights=0.90,
     kv=0.9,
-    kv8=0.598,
+    kv8=0.63,
     step=0.0002,
     layer=0.0000315,
     prefill_layer=0.0000665,
-    layer8=0.0000085,
+    layer8=0.00000157,
     start=0.0016,
     request=0.00001,
     join=0.00075,
-    after_prefill=0.0065,
+    after_prefill=0.001,
     shortest_step=0.0018,
     launch=0.0005,
     reduction=0.000012,
@@ -100,7 +100,8 @@ H200: Final = Calibration(
 vLLM 0.26.0, Llama-3.1-8B's shape in bf16, two H200s, 2026-11-21 and 2026-11-23. `compute8`, `kv8`, `prefill_layer`,
 `layer8` and `start` are from steps that `pdinference calibrate` measured with 0.33.0, 2026-11-26, and from no load
 (benchmarks/advise/step_constants.py). `join` is from vLLM's counters of transfers, 2026-11-29
-(benchmarks/results/adaptive.md).
+(benchmarks/results/adaptive.md). `after_prefill` is how much longer than the median those gaps were that follow a
+prompt, in loads where p90 or p95 of the gaps is one (benchmarks/results/advise-compared.md).
 """
 
 

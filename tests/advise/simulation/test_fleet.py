@@ -229,9 +229,9 @@ def test_loads_of_a_later_vllm_on_one_gpu_are_predicted(load: Load) -> None:
 def test_loads_of_a_later_vllm_on_two_gpus_are_predicted(load: Load) -> None:
     """With weights in FP8, first tokens come later than predicted (benchmarks/results/advise.md)."""
     times = predicted(load)
-    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.35 if load.weights8 else 0.2)
-    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.12 if load.weights8 else 0.08)
-    assert times.whole == pytest.approx(load.whole, rel=0.14 if load.weights8 else 0.08)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.37 if load.weights8 else 0.2)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.17 if load.weights8 else 0.08)
+    assert times.whole == pytest.approx(load.whole, rel=0.19 if load.weights8 else 0.08)
 
 
 @pytest.mark.parametrize(
