@@ -12,7 +12,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.router.fair_shares import HEADER, LONGEST_LEAD_S, FairShares, Place, Standing
+from pdinference.router.fair_shares import HEADER, LONGEST_LEAD_S, FairShares, QueuePlace, Standing
 from pdinference.router.keys import Keys
 from pdinference.router.usage import Usage
 from tests.router.engines import PARAMS, abort, fleet
@@ -31,7 +31,7 @@ class Pod:
     def __init__(self, **standings: Standing) -> None:
         self.now = 0.0
         self.shares = FairShares(standings, clock=lambda: self.now)
-        self.waiting: list[tuple[int, int, Place]] = []
+        self.waiting: list[tuple[int, int, QueuePlace]] = []
         self.done: list[str] = []
         self._arrivals = itertools.count()
 

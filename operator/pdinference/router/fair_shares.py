@@ -50,7 +50,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """A request in the queue.
 
     Attributes:
@@ -78,7 +78,7 @@ class FairShares:
         self._queues: dict[str, _Queue] = {}
         self._rate = _Rate(clock())
 
-    def begin(self, client: str, prompt: int) -> Place:
+    def begin(self, client: str, prompt: int) -> QueuePlace:
         """A request comes.
 
         Args:
@@ -93,9 +93,9 @@ class FairShares:
         standing = self._standing(client)
         lead = queue.tokens / (self._rate.at(now) * standing.share / self._shares(now))
         step = _STEPS[standing.priority] * PRIORITY_STEP_S
-        return Place(_milliseconds(now + step + min(LONGEST_LEAD_S, lead)), client, tokens)
+        return QueuePlace(_milliseconds(now + step + min(LONGEST_LEAD_S, lead)), client, tokens)
 
-    def end(self, place: Place, usage: Usage | None) -> None:
+    def end(self, place: QueuePlace, usage: Usage | None) -> None:
         """A request has ended.
 
         Args:

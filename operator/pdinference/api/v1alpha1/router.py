@@ -69,11 +69,10 @@ class ApiKeyLimit(ApiModel):
     """Maximum number of tokens per minute, of prompts and answers, without cached ones. Requests after it are rejected
     with status 429; running ones end as they would."""
     priority: Priority | None = None
-    """With `order: FairShares`: waiting requests go before those of a lower priority, unless these came ten minutes
-    earlier. Default: Normal."""
+    """With `order: FairShares`: requests go before those of lower priorities that came up to ten minutes earlier.
+    Default: Normal."""
     share: Annotated[int | None, Field(ge=1, le=1000)] = None
-    """With `order: FairShares`: the client's share of the pods while others of the same priority wait, compared with
-    their shares. Default: 1."""
+    """With `order: FairShares`: the client's share of the pods beside those of others. Default: 1."""
 
 
 def _once(limits: list[ApiKeyLimit]) -> list[ApiKeyLimit]:
@@ -96,8 +95,7 @@ class ApiKeys(ApiModel):
     ] = Field(default_factory=list)
     """Limits of clients."""
     order: Literal["Arrival", "FairShares"] = "Arrival"
-    """Order in which vLLM takes waiting requests. Arrival: as they came. FairShares: clients get equal shares, or those
-    in `limits`, and higher priorities go first; vLLM gets `--scheduling-policy priority`."""
+    """Order in which vLLM takes waiting requests: as they came, or by shares and priorities of clients."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
