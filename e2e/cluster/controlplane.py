@@ -59,7 +59,7 @@ def _api_server(cluster: ClusterSpec) -> Component:
         f"--tls-private-key-file={at / 'apiserver.key'}",
         f"--client-ca-file={at / 'ca.crt'}",
         f"--token-auth-file={at / 'tokens.csv'}",
-        "--authorization-mode=Node,RBAC",
+        f"--authorization-mode={'Node,RBAC' if cluster.dra else 'RBAC'}",  # Node waits for the API of devices
         "--enable-admission-plugins=NodeRestriction",
         f"--admission-control-config-file={cluster.folder / 'admission.yaml'}",
         "--allow-privileged=true",
@@ -81,8 +81,8 @@ def _api_server(cluster: ClusterSpec) -> Component:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--shutdown-delay-duration=0s",
     ]
-    if not cluster.dra:
-        command += ["--runtime-config=resource.k8s.io/v1=false"] if not build.oldest() else []
+    if not cluster.dra and not build.oldest():
+        command.append("--runtime-config=resource.k8s.io/v1=false")
     if cluster.audit:
         command += [
             f"--audit-policy-file={cluster.folder / 'audit-policy.yaml'}",
