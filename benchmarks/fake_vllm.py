@@ -34,7 +34,11 @@ _BEFORE, _AMID, _ERROR, _GARBAGE, _SLOW = FAULTS
 _CHUNKS_BEFORE_DEATH: Final = 5
 _SLOW_S: Final = 0.5
 _SLOWER: Final = 0.02
-_PARAMS: Final = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [1]}
+_PARAMS: Final = {
+    "do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": "p", "remote_block_ids": [[1]],
+    "remote_request_id": "r", "remote_host": HOST, "remote_port": 5600, "tp_size": 1,
+}  # fmt: skip
+"""What P tells D, with all that our router requires of a hand-over."""
 
 
 def _chunk(kind: str, **choice: object) -> bytes:

@@ -24,7 +24,11 @@ from benchmarks.routers.launch import OURS, VLLM, Tools, router_of
 _PATH: Final = "/v1/completions"
 _REQUESTS, _RATE = 200, 18.0
 _DECODE_S = (0.3, 0.3, 0.3, 1.2)
-_PARAMS: Final = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [1]}
+_PARAMS: Final = {
+    "do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": "p", "remote_block_ids": [[1]],
+    "remote_request_id": "r", "remote_host": HOST, "remote_port": 5600, "tp_size": 1,
+}  # fmt: skip
+"""What P tells D, with all that our router requires of a hand-over."""
 _POLICIES: Final = ("least_loaded", "round_robin", "power_of_two", "cache_aware", "consistent_hash")
 
 
