@@ -1,7 +1,7 @@
 """llm-d's router as its documentation runs it without Kubernetes: Envoy, the endpoint picker (EPP), a list of pods.
 
 The EPP's plugins and weights are those of llm-d's chart (v0.9.0, `default-plugins.yaml`), for P and D those of its
-`deploy/config/pd-epp-config.yaml`. Envoy is set up as in llm-d's docs/discovery.md. For P and D a proxy of llm-d's
+`deploy/config/pd-epp-config.yaml`. Envoy is set up as on llm-d's page about discovery. For P and D a proxy of llm-d's
 (`pd-sidecar`) stands before each D server.
 """
 
