@@ -158,11 +158,16 @@ def build_images(names: Sequence[str] = tuple(IMAGES), architecture: str | None 
     lacking = [name for name in names if architecture and architecture not in IMAGES[name].architectures]
     if lacking:
         raise ImageError(f"The packages of {', '.join(lacking)} are not pinned for {architecture}.")
-    foreign = architecture if architecture and MACHINES[architecture] != platform.machine() else None
+    foreign = architecture if architecture and is_foreign(architecture) else None
     _require_emulation(foreign)
     # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
     with locked(_lock()):
         return {name: _up_to_date(replace(IMAGES[name], architecture=foreign)) for name in names}
+
+
+def is_foreign(architecture: str) -> bool:
+    """Whether this machine runs programs of an architecture under emulation alone."""
+    return MACHINES[architecture] != platform.machine()
 
 
 def build_earlier(repository: Path, tag: str) -> tuple[BuiltImage, BuiltImage]:

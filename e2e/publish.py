@@ -64,6 +64,10 @@ def publish(
         SbomError: A bill of materials is not valid.
         ClusterError: Helm, crane or one of the commands failed.
     """
+    if attest and any(images.is_foreign(each) for each in architectures):
+        raise charts.ReleaseError(
+            "Bills of materials are made of this machine's images alone: leave out ATTEST, or other ARCHITECTURES."
+        )
     started = datetime.now(UTC)
     number = charts.version()
     repository = f"{registry}/{CHARTS}/{charts.CHART.name}"

@@ -2,12 +2,15 @@
 
 import asyncio
 import heapq
+import io
 import itertools
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +33,7 @@ class Pod:
 
     def __init__(self, **standings: Standing) -> None:
         self.now = 0.0
+        self.rate = RATE
         self.shares = FairShares(standings, clock=lambda: self.now)
         self.waiting: list[tuple[int, int, QueuePlace]] = []
         self.done: list[str] = []
@@ -45,7 +49,7 @@ class Pod:
         done = []
         for _ in range(number):
             _, _, place = heapq.heappop(self.waiting)
-            self.now += TOKENS / RATE
+            self.now += TOKENS / self.rate
             self.shares.end(place, Usage(TOKENS, 0))
             done.append(place.client)
         self.done += done
@@ -75,6 +79,43 @@ def test_clients_with_long_queues_get_equal_parts_whoever_sent_more() -> None:
     pod.send("small", 60)
     found = pod.compute(80)
     assert abs(found["large"] - found["small"]) <= 8, found
+
+
+@pytest.mark.parametrize("rate", [1_000, 20_000, 100_000])
+@pytest.mark.parametrize("known", [False, True])
+def test_nothing_changes_that_after_a_start_or_an_idle_time(*, rate: int, known: bool) -> None:
+    """Before that, the rate is not known, or was that of other requests."""
+    pod = warm() if known else Pod()
+    pod.rate = rate
+    pod.now += 3600.0
+    for client in ("large", "small", "gold", "iron"):
+        pod.send(client)
+    pod.compute(4)
+    pod.send("large", 1000)
+    pod.now += 1.0
+    pod.send("small", 60)
+    found = pod.compute(400)
+    assert found["small"] == 60, "it does not wait for all of the other one"
+
+
+def test_shares_hold_in_each_priority() -> None:
+    pod = warm(gold=Standing(share=3), batch=Standing("Low", share=1000))
+    for _ in range(100):
+        for client in ("batch", "gold", "iron"):
+            pod.send(client)
+    found = pod.compute(80)
+    assert found["batch"] == 0
+    assert 2.5 <= found["gold"] / found["iron"] <= 3.5, found
+
+
+def test_what_a_request_takes_is_learned_from_those_before_it() -> None:
+    """An image is long, and has few tokens."""
+    pod = warm()
+    image, few = 350_000, Usage(1600, 100)
+    for _ in range(20):
+        pod.shares.end(pod.shares.begin("chat", image), few)
+    pod.shares.end(pod.shares.begin("a", 1700), Usage(1700, 0))
+    assert abs(pod.shares.begin("chat", image).tokens - 1700) < 500
 
 
 def test_clients_with_long_queues_get_their_shares() -> None:
@@ -155,6 +196,18 @@ async def test_pods_are_told_the_place_and_clients_cannot_choose_it(tmp_path: Pa
 
         await world.post(path="/tokenize", headers=bearer(OLD))
         assert HEADER not in world["d"].headers[-1], "it waits for no tokens"
+
+
+async def test_what_vllm_would_take_before_all_others_is_refused_or_has_no_place(tmp_path: Path) -> None:
+    async with fleet("p", "d", keys=Keys(mounted(tmp_path, chat=OLD), {}), fair_shares=FairShares({})) as world:
+        code, _, body = await world.post({"use_beam_search": True, "n": 2}, headers=bearer(OLD))
+        assert (code, "use_beam_search" in body["error"]["message"]) == (400, True)
+        assert (await world.post({"use_beam_search": False}, headers=bearer(OLD)))[0] == 200
+        form = aiohttp.FormData({"file": io.BytesIO(b"sound"), "model": "m"})
+        url = f"{world.url}/v1/audio/transcriptions"
+        async with world.client.post(url, data=form, headers=bearer(OLD)) as answer:
+            assert answer.status == 200
+        assert HEADER not in world["d"].headers[-1]
 
 
 async def test_without_fair_shares_pods_get_what_clients_send(tmp_path: Path) -> None:

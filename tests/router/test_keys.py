@@ -133,3 +133,17 @@ async def test_a_client_above_its_limit_can_still_list_the_models(tmp_path: Path
         assert [(await world.post(headers=bearer(OLD)))[0] for _ in range(2)] == [200, 429]
         assert await listed(OLD) == 200
         assert await listed("sk-unknown-0123456789") == 401
+
+
+def test_lists_of_models_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    now = [0.0]
+    keys = Keys(mounted(tmp_path, a=OLD), {"a": KeyLimits(concurrent_requests=1)}, clock=lambda: now[0])
+    for _ in range(600):
+        with keys.request("a", is_list=True):
+            pass
+    with pytest.raises(KeyLimitError, match="listed models 600 times"), keys.request("a", is_list=True):
+        pass
+    with keys.request("a"):
+        now[0] += 0.1
+        with keys.request("a", is_list=True):
+            pass

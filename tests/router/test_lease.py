@@ -11,7 +11,7 @@ from aiohttp import web
 from pdinference.api.names import PodFault, Role
 from pdinference.router.dispatch import Rules
 from pdinference.router.failure_reason import FailureReason
-from pdinference.router.lease import is_lost, next_reading, still_to_come
+from pdinference.router.lease import is_lost, is_overtaken, next_reading, still_to_come
 from pdinference.router.pod import Observed, Pod
 from pdinference.router.run import Settings
 from pdinference.router.steps import Steps
@@ -108,18 +108,32 @@ def test_an_idle_time_before_the_request_does_not_count() -> None:
     assert not is_lost(Request(), steps, BEGAN + TRANSFER_S + 1, TRANSFER_S)
 
 
+@pytest.mark.parametrize(("overtaken", "waited", "lost"), [(True, 0, True), (True, -1, False), (False, 0, False)])
+def test_a_stream_is_lost_that_later_ones_overtook(*, overtaken: bool, waited: float, lost: bool) -> None:
+    assert is_lost(Request(), Steps(), BEGAN + TRANSFER_S + waited, TRANSFER_S, overtaken=overtaken) is lost
+
+
 @pytest.mark.parametrize(
-    ("stream", "overtaken", "waited", "lost"),
+    ("stream", "behind", "room_at", "answered", "overtaken"),
     [
-        (True, True, TRANSFER_S, True),
-        (True, True, TRANSFER_S - 1, False),
-        (True, False, TRANSFER_S, False),
-        (False, True, TRANSFER_S, False),
+        (True, False, None, 1.0, True),
+        (False, False, None, 1.0, False),
+        (True, True, None, 1.0, False),
+        (True, True, -5.0, 1.0, True),
+        (True, True, 10.0, 11.0, False),
+        (True, True, -5.0, -1.0, False),
     ],
+    ids=["in order", "whole", "not known", "nobody waits for room", "since too short a time", "nobody is faster"],
 )
-def test_a_stream_is_lost_that_later_ones_overtook(*, stream: bool, overtaken: bool, waited: float, lost: bool) -> None:
-    request = Request(stream=stream, overtaken=overtaken)
-    assert is_lost(request, Steps(), BEGAN + waited, TRANSFER_S) is lost
+def test_those_with_a_better_place_overtake_only_while_requests_wait_for_room(
+    *, stream: bool, behind: bool, room_at: float | None, answered: float, overtaken: bool
+) -> None:
+    queued = Steps()
+    queued.read(True, BEGAN - 10, BEGAN - 10)
+    for at in () if room_at is None else (room_at, TRANSFER_S + 1):
+        queued.read(False, BEGAN + at, BEGAN + at)
+    request = Request(stream=stream, overtaken=not behind)
+    assert is_overtaken(request, queued, BEGAN + answered, TRANSFER_S) is overtaken
 
 
 @pytest.mark.parametrize(

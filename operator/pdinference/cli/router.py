@@ -272,7 +272,7 @@ def _key_limits(text: str) -> tuple[str, KeyLimits]:
 def _standing(text: str) -> tuple[str, Standing]:
     name, _, standing = text.partition("=")
     priority, _, share = standing.partition(":")
-    if not name or priority not in {"", *get_args(Priority)} or not (share.isdecimal() or not share):
+    if not name or priority not in {"", *get_args(Priority)} or not ((share.isdecimal() and int(share)) or not share):
         raise click.BadParameter(f"{text!r} is not NAME=PRIORITY:SHARE")
     default = Standing()
     return name, Standing(priority or default.priority, int(share or default.share))  # type: ignore[arg-type]

@@ -21,19 +21,23 @@ HEADER: Final = "X-Vllm-Priority"
 """vLLM reads it where tokens are generated, before the member `priority` of bodies
 (vllm/entrypoints/generate/base/serving.py)."""
 LONGEST_LEAD_S: Final = 300.0
-"""The most by which requests of another client that come later may go first."""
+"""The most by which requests of another client that come later may go first. It is approached and never reached, so
+that the order stays that of shares, however long the queues are and however little is known of the rate."""
 PRIORITY_STEP_S: Final = 600.0
 """By how much later a request of a higher priority may come and go first. It is longer than the lead, so that a client
 with many requests does not fall behind those of a lower priority."""
 _STEPS: Final[Mapping[Priority, int]] = {"High": -1, "Normal": 0, "Low": 1}
 _RECENT_S: Final = 60.0
+"""Time in which the rate is measured."""
 _PRESENT_S: Final = 600.0
 """Time after its last request for which a client counts among those that share. If only those with requests did, the
 times of a client that came first would be those of one that has the pods for itself."""
 _SLOWEST: Final = 100.0
 """Tokens a second. Before requests have ended, the rate of the pods is not known."""
 _LATEST: Final = 0.3
-"""Of the last answer in the mean length of a client's answers."""
+"""Of the last request in what is known of a client's requests."""
+_SCALES: Final = (0.001, 10.0)
+"""Prompt tokens for one of the estimate: an image has few for its bytes, and some languages have many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,13 @@ class QueuePlace:
     Attributes:
         number: For vLLM, where the lowest one goes first: a time in milliseconds.
         client: Whose it is.
+        prompt: Estimate of its prompt tokens by its length.
         tokens: Tokens that it should take.
     """
 
     number: int
     client: str
+    prompt: int
     tokens: float
 
 
@@ -77,23 +83,27 @@ class FairShares:
         self._clock = clock
         self._queues: dict[str, _Queue] = {}
         self._rate = _Rate(clock())
+        self._under_way = 0
 
     def begin(self, client: str, prompt: int) -> QueuePlace:
         """A request comes.
 
         Args:
             client: Whose it is.
-            prompt: Estimate of its prompt tokens.
+            prompt: Estimate of its prompt tokens, by its length.
         """
         now, queue = self._clock(), self._queues.setdefault(client, _Queue())
-        tokens = prompt + queue.answer
+        standing = self._standing(client)
+        tokens = prompt * queue.scale + queue.answer
         queue.requests += 1
         queue.tokens += tokens
         queue.seen = now
-        standing = self._standing(client)
-        lead = queue.tokens / (self._rate.at(now) * standing.share / self._shares(now))
+        rate = self._rate.at(now, busy=self._under_way > 0)
+        self._under_way += 1
+        ends = queue.tokens / (rate * standing.share / self._shares(standing.priority, now))
+        lead = LONGEST_LEAD_S * ends / (LONGEST_LEAD_S + ends)
         step = _STEPS[standing.priority] * PRIORITY_STEP_S
-        return QueuePlace(_milliseconds(now + step + min(LONGEST_LEAD_S, lead)), client, tokens)
+        return QueuePlace(_milliseconds(now + step + lead), client, prompt, tokens)
 
     def end(self, place: QueuePlace, usage: Usage | None) -> None:
         """A request has ended.
@@ -105,14 +115,17 @@ class FairShares:
         queue = self._queues[place.client]
         queue.requests -= 1
         queue.tokens = queue.tokens - place.tokens if queue.requests else 0.0
+        self._rate.at(self._clock(), busy=True)
+        self._under_way -= 1
         if usage is not None:
-            queue.answer += _LATEST * (usage.answer - queue.answer)
-            self._rate.add(usage.computed, self._clock())
+            queue.learn(place.prompt, usage)
+            self._rate.tokens += usage.computed
 
-    def _shares(self, now: float) -> int:
-        """The sum of the shares of clients that have requests, or had some lately."""
+    def _shares(self, priority: Priority, now: float) -> int:
+        """The sum of the shares of clients of a priority that have requests, or had some lately."""
         present = (name for name, queue in self._queues.items() if queue.requests or now - queue.seen < _PRESENT_S)
-        return sum(self._standing(name).share for name in present)
+        standings = map(self._standing, present)
+        return sum(one.share for one in standings if one.priority == priority)
 
     def _standing(self, client: str) -> Standing:
         return self._standings.get(client, Standing())
@@ -126,33 +139,49 @@ class _Queue:
         tokens: What they should take.
         seen: When the last one came.
         answer: Mean tokens of the client's answers.
+        scale: Mean prompt tokens for one of the estimate.
     """
 
     requests: int = 0
     tokens: float = 0.0
     seen: float = 0.0
     answer: float = 0.0
+    scale: float = 1.0
+
+    def learn(self, prompt: int, usage: Usage) -> None:
+        """Learn from an answer."""
+        self.answer += _LATEST * (usage.answer - self.answer)
+        least, most = _SCALES
+        computed = max(0, usage.computed - usage.answer)
+        self.scale += _LATEST * (min(most, max(least, computed / prompt)) - self.scale)
 
 
 @dataclass(slots=True)
 class _Rate:
-    """Tokens a second that the pods have computed lately, by what has ended."""
+    """Tokens a second that the pods compute while requests are under way, by what has ended.
+
+    Attributes:
+        tokens: Those of the recent time, which fade.
+    """
 
     _at: float
-    _tokens: float = field(default=0.0, init=False)
+    tokens: float = field(default=0.0, init=False)
+    _seconds: float = field(default=0.0, init=False)
 
-    def at(self, now: float) -> float:
-        self._decay(now)
-        return max(_SLOWEST, self._tokens / _RECENT_S)
+    def at(self, now: float, *, busy: bool) -> float:
+        """The rate now.
 
-    def add(self, tokens: int, now: float) -> None:
-        self._decay(now)
-        self._tokens += tokens
-
-    def _decay(self, now: float) -> None:
-        """Let what was counted fade. A clock that was set back must not make it grow."""
-        self._tokens *= math.exp(min(0.0, self._at - now) / _RECENT_S)
+        Args:
+            now: The time. A clock that was set back counts as no time.
+            busy: Whether requests were under way since the last time. Otherwise nothing has become known.
+        """
+        if busy:
+            passed = max(0.0, now - self._at)
+            faded = math.exp(-passed / _RECENT_S)
+            self.tokens *= faded
+            self._seconds = self._seconds * faded + passed
         self._at = now
+        return max(_SLOWEST, self.tokens / max(1.0, self._seconds))
 
 
 def _milliseconds(seconds: float) -> int:

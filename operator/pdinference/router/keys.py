@@ -16,6 +16,7 @@ from pdinference.api.api_keys import LONGEST_VALUE, keys_in
 _LOG = logging.getLogger(__name__)
 _PERIOD_S: Final = 2.0
 _MOST_NAMES: Final = 100
+_LISTS_PER_MINUTE: Final = 600
 _BEARER: Final = "bearer "
 
 
@@ -112,13 +113,22 @@ class Keys:
         return names[0]
 
     @contextmanager
-    def request(self, name: str) -> Iterator[None]:
+    def request(self, name: str, *, is_list: bool = False) -> Iterator[None]:
         """Count a request of a client.
+
+        Args:
+            name: The client.
+            is_list: Whether it asks for no tokens, as for the list of models. Programs do so again and again, also
+                those that may ask for no tokens now, so such requests have a limit of their own.
 
         Raises:
             KeyLimitError: The client has reached a limit.
         """
         limits, usage = self._limits.get(name, KeyLimits()), self._usage.setdefault(name, _Usage())
+        if is_list:
+            usage.admit_list(name, self._clock())
+            yield
+            return
         usage.admit(name, limits, self._clock())
         usage.running += 1
         try:
@@ -164,6 +174,12 @@ class _Usage:
     running: int = 0
     requests: _Bucket = field(default_factory=_Bucket)
     tokens: _Bucket = field(default_factory=_Bucket)
+    lists: _Bucket = field(default_factory=_Bucket)
+
+    def admit_list(self, name: str, now: float) -> None:
+        if wait := self.lists.seconds_until(1, _LISTS_PER_MINUTE, now):
+            raise KeyLimitError(f"Key {name} has listed models {_LISTS_PER_MINUTE} times in a minute.", 1 + int(wait))
+        self.lists.take(1, _LISTS_PER_MINUTE, now)
 
     def admit(self, name: str, limits: KeyLimits, now: float) -> None:
         if limits.concurrent_requests is not None and self.running >= limits.concurrent_requests:

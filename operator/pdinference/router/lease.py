@@ -54,7 +54,7 @@ class LeaseGuard:
     async def _guard(self, pod: Pod) -> None:
         """Guard a D pod until none of its requests waits for long."""
         now = asyncio.get_running_loop().time
-        steps, moving = Steps(), Steps()
+        steps, moving, queued = Steps(), Steps(), Steps()
         while waiting := self._waiting(pod):
             began = now()
             if began >= next_reading(steps, min(request.began_at for request in waiting), self._transfer):
@@ -63,9 +63,11 @@ class LeaseGuard:
                 computes = pod.queue.ahead(now()) > 0
                 steps.read(found if found is None or computes else found.steps, began, now())
                 moving.read(None if found is None else found.deferred > 0, began, now())
+                queued.read(None if found is None or found.queued is None else found.queued > 0, began, now())
             for request in self._waiting(pod):  # some have had their first byte during the reading
                 to_come = still_to_come(request, moving, broken=self._is_broken(request, pod))
-                if is_lost(request, steps, now(), self._transfer, to_come=to_come):
+                overtaken = is_overtaken(request, queued, pod.answered_at, self._transfer)
+                if is_lost(request, steps, now(), self._transfer, to_come=to_come, overtaken=overtaken):
                     request.abort(FailureReason.NO_KV_CACHE)
             await asyncio.sleep(self._look)
         self._guarded.discard(pod)
@@ -104,7 +106,27 @@ def still_to_come(request: UnderWay, moving: Steps, *, broken: bool) -> float:
     return moving.without(request.began_at) if broken and not request.stream and moving.last is True else 0.0
 
 
-def is_lost(request: UnderWay, steps: Steps, now: float, transfer: float, *, to_come: float = 0.0) -> bool:
+def is_overtaken(request: UnderWay, queued: Steps, answered_at: float, transfer: float) -> bool:
+    """Whether streams had their first byte that vLLM should have taken later than this one.
+
+    Those with a better place (`fair_shares`) may go first while requests wait for room, and no longer: then vLLM reads
+    the KV cache of all.
+
+    Args:
+        request: The request.
+        queued: Whether requests wait for room at D: True or False in place of the steps.
+        answered_at: When the last one of the streams was sent that have had their first byte from D.
+        transfer: Seconds that the KV cache may take.
+    """
+    if not request.stream:
+        return False
+    has_room = queued.last is False and queued.without(request.began_at) >= transfer
+    return request.overtaken or (has_room and answered_at > max(request.began_at, queued.since))
+
+
+def is_lost(
+    request: UnderWay, steps: Steps, now: float, transfer: float, *, to_come: float = 0.0, overtaken: bool = False
+) -> bool:
     """Whether the KV cache of a request does not get to D.
 
     Args:
@@ -113,7 +135,7 @@ def is_lost(request: UnderWay, steps: Steps, now: float, transfer: float, *, to_
         now: The time.
         transfer: Seconds that the KV cache may take while D does nothing else, or answers later requests.
         to_come: Seconds for which it is known to be still to come.
+        overtaken: Whether later streams have gone before it that should not.
     """
-    overtaken = request.stream and request.overtaken
     without = max(to_come, steps.without(request.began_at))
     return now - request.began_at >= transfer and (overtaken or without >= transfer)

@@ -121,6 +121,7 @@ class Pod:
         queue: The prompts that it has to compute (`router.disaggregation: Adaptive`).
         heard_at: When it last sent something, or when the router began to wait for it without doing so already, on the
             clock of the event loop.
+        answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
@@ -144,6 +145,7 @@ class Pod:
     turn: int = 0
     queue: PromptQueue = field(default_factory=PromptQueue)
     heard_at: float = 0.0
+    answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
     fault: PodFault | None = None
@@ -168,6 +170,7 @@ class Pod:
 
     def has_begun(self, stream: UnderWay) -> None:
         """Note the first byte of a stream. Those that wait for KV cache and should have come before are overtaken."""
+        self.answered_at = max(self.answered_at, stream.began_at)
         for one in self.under_way:
             if one.reads_from is not None and one.began_at < stream.began_at and one.place <= stream.place:
                 one.overtaken = True

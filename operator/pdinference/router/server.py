@@ -21,7 +21,7 @@ from pdinference.api.names import HEADER_SHOULD_RETRY, Role
 from pdinference.http_connections import Connector
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies
-from pdinference.router.calls import REQUEST_ID, Call, MalformedError, read_call, read_form
+from pdinference.router.calls import REQUEST_ID, Call, MalformedError, is_empty, read_call, read_form
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.dispatch import Dispatcher, PoisonError, RefusedError, UnavailableError
 from pdinference.router.endpoints import FORMS, GET, POST, WITHOUT_MODEL
@@ -50,6 +50,8 @@ _PREFILLED_BY: Final = "X-PDInference-Prefill"
 _WAY: Final = "X-PDInference-Way"
 """Header of a response: the way that was chosen for it (`router.disaggregation: Adaptive`)."""
 _RETRY_AFTER_S: Final = "5"
+_BEAM_SEARCH: Final = "use_beam_search"
+"""vLLM takes such requests before all others (vllm/entrypoints/generate/beam_search/online.py)."""
 _HEALTH: Final = ("/health", "/readiness")
 """The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _LETTERS: Final[Mapping[Role, str]] = {Role.PARAMETER: "P", Role.DECODE: "D"}
@@ -189,8 +191,7 @@ class Front:
         with ExitStack() as stack:
             if self._keys is not None:
                 record.client = self._keys.name(request.headers)
-                if request.path in POST:  # programs list the models again and again, also those that may ask none now
-                    stack.enter_context(self._keys.request(record.client))
+                stack.enter_context(self._keys.request(record.client, is_list=request.path in GET))
             record.owner = f"key {record.client}" if self._keys is not None else _address(request)
             record.answers = self._answers.of(record.owner)
             with self._places.one(record.owner):
@@ -222,9 +223,11 @@ class Front:
     @contextmanager
     def _queued(self, call: Call, record: Record) -> Iterator[None]:
         """A request has a place in the queues of pods for as long as the block."""
-        if self._fair_shares is None or call.path in WITHOUT_MODEL:
+        if self._fair_shares is None or call.path in WITHOUT_MODEL | FORMS:  # vLLM takes forms first
             yield
             return
+        if call.found is not None and not is_empty(call.found.get(_BEAM_SEARCH)):
+            raise MalformedError(f"`{_BEAM_SEARCH}` is not supported where clients share by order: FairShares.")
         place = self._fair_shares.begin(record.client, call.tokens)
         record.place = place.number
         try:

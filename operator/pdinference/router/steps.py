@@ -19,10 +19,11 @@ _STEPS: Final = b"vllm:iteration_tokens_total_count"
 _WAITING: Final = b"vllm:num_requests_waiting_by_reason"
 _DEFERRED: Final = b"deferred"
 """Requests that wait for something else than room, KV cache that moves among it (vllm/v1/core/sched/scheduler.py)."""
+_FOR_ROOM: Final = b"capacity"
 _KV_USE: Final = b"vllm:kv_cache_usage_perc"
 """It is reported with each step, and grows with each part of a prompt."""
 _Engines = Mapping[bytes, Mapping[bytes, float]]
-"""By engine: the series above, summed."""
+"""By engine: the series above, summed; for requests that wait by their reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,13 @@ class EngineProgress:
         kv_use: The share of its KV cache that is in use. With new requests that wait for KV cache of P it changes
             although nothing is computed.
         deferred: Requests that wait for KV cache of P, or for something else than room. It does not show progress.
+        queued: Requests that wait for room; None if it does not say. It does not show progress either.
     """
 
     steps: float
     kv_use: float
     deferred: float = field(default=0.0, compare=False)
+    queued: float | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
@@ -103,7 +106,7 @@ async def read_progress(pod: Pod, share: Share, *, all_ranks: bool = False) -> E
             found[name] += value
     if _STEPS not in found:
         return None
-    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0), found.get(_WAITING, 0.0))
+    return EngineProgress(found[_STEPS], found.get(_KV_USE, 0.0), found.get(_DEFERRED, 0.0), found.get(_FOR_ROOM))
 
 
 async def _read_once(pod: Pod, share: Share) -> _Engines:
@@ -120,8 +123,8 @@ async def _read(pod: Pod, share: Share) -> _Engines:
     def take(line: bytes) -> None:
         if (name := name_of(line)) in {_STEPS, _KV_USE, _WAITING}:
             one = sample(line)
-            if name != _WAITING or one.labels.get(b"reason") == _DEFERRED:
-                found[one.labels.get(b"engine", b"")][name] += one.value
+            what = one.labels.get(b"reason", b"") if name == _WAITING else name
+            found[one.labels.get(b"engine", b"")][what] += one.value
 
     await fetch_metrics(pod, take, share, all_ranks=True)
     return found
