@@ -18,6 +18,7 @@ from pdinference.api.names import Role
 from pdinference.engine.connectors.registry import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
+from pdinference.router.pieces import chain_of
 from pdinference.router.pod import Observed, by_rank
 from pdinference.router.pods import Pods
 from pdinference.router.run import Serving, Settings, serving
@@ -291,7 +292,7 @@ async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
     """
     rules = {"handover": "nixl", "policy": "least_loaded"} | settings.pop("rules", {})
     handover = HANDOVERS.get(rules.pop("handover"))
-    chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None), **rules)
+    chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None, chain_of=chain_of), **rules)
     async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
         pods = Pods(settings.pop("clock", time.monotonic), roles=chosen.roles)
         found = Fleet(pods, client, ranks=settings.pop("ranks", {}))

@@ -1,5 +1,6 @@
 """Which pod gets a request."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.router.calls import Call
 from pdinference.router.choice import policies
+from pdinference.router.pieces import chain_of
 from pdinference.router.pod import Observed, Pod
 from tests.router.engines import D, P
 
@@ -94,21 +96,54 @@ def test_a_session_stays_unless_its_own_pod_goes(count: int, session: str, data:
 PREFIX = "system prompt " * 200
 
 
-def test_requests_with_the_same_prefix_share_a_p_pod() -> None:
+def prompt(text: str) -> Call:
+    body = json.dumps({"prompt": text}).encode()
+    return Call("/v1/completions", body, json=True)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_requests_with_the_same_prefix_share_a_p_pod(*, compared: bool) -> None:
     pods = [pod(number) for number in range(4)]
-    choose = policies("cache_aware")[P]
-    assert len({choose(pods, call(PREFIX + str(number))).observed.name for number in range(20)}) == 1
-    others = {choose(pods, call(f"{number} {PREFIX}")).observed.name for number in range(40)}
+    choose = (policies("cache_aware", chain_of=chain_of) if compared else policies("cache_aware"))[P]
+    assert len({choose(pods, prompt(PREFIX + str(number))).observed.name for number in range(20)}) == 1
+    others = {choose(pods, prompt(f"{number} {PREFIX}")).observed.name for number in range(40)}
     assert len(others) == 4
 
 
-@given(st.integers(2, 6), st.integers(1, 60))
-def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int) -> None:
-    """The most loaded pod has at most half more than the mean, and a request."""
+def test_prompts_with_one_beginning_are_told_apart_by_what_follows() -> None:
+    """All conversations have the system prompt in common, and each its own turns."""
+    pods = [pod(number) for number in range(4)]
+    choose = policies("cache_aware", chain_of=chain_of)[P]
+    turns = [PREFIX + f"{number} " * 2000 for number in range(12)]
+    before = []
+    for turn in turns:
+        one = prompt(turn)
+        before.append(choose(pods, one))
+        before[-1].tokens += one.tokens
+    assert Counter(one.observed.name for one in before) == {f"d-{number}": 3 for number in range(4)}
+    for one in pods:
+        one.tokens = 0
+    assert [choose(pods, prompt(turn + "and the next question")) for turn in turns] == before
+
+
+def test_a_pod_with_the_prefix_is_passed_when_its_queue_is_longer_than_what_it_saves() -> None:
+    pods = [pod(number) for number in range(2)]
+    choose = policies("cache_aware", chain_of=chain_of)[P]
+    one = prompt(PREFIX * 4)
+    has = choose(pods, one)
+    has.tokens = one.tokens // 2
+    assert choose(pods, one) is has
+    has.tokens = 2 * one.tokens
+    assert choose(pods, one) is not has
+
+
+@given(st.integers(2, 6), st.integers(1, 60), st.booleans())
+def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int, compared: bool) -> None:
+    """The most loaded pod has at most half more than the mean and a request, or two requests more than any other."""
     pods = [pod(number) for number in range(count)]
-    choose = policies("cache_aware")[P]
-    one = call(PREFIX)
+    choose = (policies("cache_aware", chain_of=chain_of) if compared else policies("cache_aware"))[P]
+    one = prompt(PREFIX)
     for _ in range(requests):
         choose(pods, one).tokens += one.tokens
     loads = [each.tokens for each in pods]
-    assert max(loads) <= 1.5 * sum(loads) / count + one.tokens
+    assert max(loads) <= (min(loads) if compared else 1.5 * sum(loads) / count - one.tokens) + 2 * one.tokens

@@ -25,6 +25,7 @@ from pdinference.router.fair_shares import FairShares, Standing
 from pdinference.router.keys import KeyLimits, Keys
 from pdinference.router.memory import limits_of, memory_limit
 from pdinference.router.models import Models
+from pdinference.router.pieces import chain_of
 from pdinference.router.pod import Observed, by_rank
 from pdinference.router.pods import Pods
 from pdinference.router.run import Settings, run
@@ -213,7 +214,7 @@ def run_command(
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
-    choices = policies(policy, whole=chosen is None)
+    choices = policies(policy, whole=chosen is None, chain_of=chain_of)
     rules = Rules(
         chosen,
         choices,

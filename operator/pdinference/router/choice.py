@@ -4,10 +4,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from pdinference.api.names import Role
 from pdinference.router.pod import Pod
+from pdinference.router.prefixes import Chain, PrefixIndex
 
 
 class RequestView(Protocol):
@@ -28,6 +29,8 @@ class RequestView(Protocol):
 
 Choose = Callable[[Sequence[Pod], RequestView], Pod]
 """Chooses from at least one pod."""
+ChainOf = Callable[[Any], Chain]
+"""The chain of a request; an empty one if it is not compared with others."""
 
 _CHANCE: Final = random.Random()  # noqa: S311 - nothing secret
 _PREFIX_BYTES: Final = 2048
@@ -48,14 +51,37 @@ def least_requests(pods: Sequence[Pod], _call: RequestView) -> Pod:
     return min(pods, key=lambda pod: (pod.requests, pod.tokens, pod.turn))
 
 
-def by_prefix(pods: Sequence[Pod], call: RequestView) -> Pod:
-    """The pod that has had requests with the same beginning, while its load is near the mean."""
-    return _bounded(pods, call, call.body[:_PREFIX_BYTES])
-
-
 def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod of the session. Requests without one go to the least loaded pod."""
     return _affine(pods, call.session.encode())[0] if call.session else least_requests(pods, call)
+
+
+class ByPrefix:
+    """The pod with the least to compute: what is outstanding there, and what it does not have of this prompt.
+
+    What pods have is known by what was sent to them. A prompt of which none has anything goes to the pod of its first
+    bytes, while its load is near the mean: so several routers send it to the same one.
+
+    Args:
+        chain_of: Gives the chain of a request.
+    """
+
+    def __init__(self, chain_of: ChainOf) -> None:
+        self._chain_of = chain_of
+        self._index = PrefixIndex()
+
+    def __call__(self, pods: Sequence[Pod], call: RequestView) -> Pod:
+        """One of them."""
+        chain = self._chain_of(call)
+        known = self._index.known(chain, pods)
+        if any(known.values()):
+            pod = min(
+                pods, key=lambda pod: (pod.tokens - call.tokens * known[pod] / chain.size, pod.requests, pod.turn)
+            )
+        else:
+            pod = _bounded(pods, call, call.body[:_PREFIX_BYTES])
+        self._index.add(chain, pod)
+        return pod
 
 
 class AtRandom:
@@ -108,14 +134,22 @@ def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
     return sorted(pods, key=weight, reverse=True)
 
 
-def policies(name: str, *, whole: bool = False, chance: random.Random = _CHANCE) -> Mapping[Role, Choose]:
+def _not_compared(_call: object) -> Chain:
+    return Chain()
+
+
+def policies(
+    name: str, *, whole: bool = False, chance: random.Random = _CHANCE, chain_of: ChainOf = _not_compared
+) -> Mapping[Role, Choose]:
     """The policy for each role, by its name in `spec.router.policy`.
 
     Args:
         name: The name.
         whole: Whether D gets whole requests, so that it is D that has the KV cache of prefixes.
         chance: Source of random numbers.
+        chain_of: Gives the chain of a request. By default none are compared beyond their first bytes.
     """
+    by_prefix = ByPrefix(chain_of)
     chosen: dict[str, tuple[Choose, Choose]] = {
         "least_loaded": (least_tokens, least_requests),
         "cache_aware": (by_prefix, least_requests),

@@ -36,7 +36,9 @@ class SimulatedFleet:
         self.requests: list[Request] = []
         self._chance = random.Random(0)  # noqa: S311 - nothing secret
         self.gaps, self._ignored = Gaps(), Gaps()
-        self._choose: dict[Role, Choose] = dict(policies(arrangement.policy, whole=split is None, chance=self._chance))
+        self._choose: dict[Role, Choose] = dict(
+            policies(arrangement.policy, whole=split is None, chance=self._chance, chain_of=lambda one: one.chain)
+        )
         self.parameter: list[SimulatedPod] = []
         self.decode: list[SimulatedPod] = []
         self._serving: dict[Role, list[SimulatedPod]] = {role: [] for role in ENGINE_ROLES}

@@ -6,6 +6,7 @@ Tests: tests/advise/simulation/test_fleet.py, tests/advise/simulation/test_pods_
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from pdinference.router.prefixes import Chain
 from pdinference_advise.simulation.arrivals import Arrival
 
 _SESSIONS: Final = 200
@@ -57,6 +58,11 @@ class Request:
     def session(self) -> str:
         """Key of its session."""
         return str(self.number % _SESSIONS)
+
+    @property
+    def chain(self) -> Chain:
+        """The blocks that its prompt may have in common with others."""
+        return Chain.of(b"%020d" % one for one in self.arrival.prefix)
 
     def abort(self, reason: str) -> None:
         """Never called: no simulated pod fails."""
