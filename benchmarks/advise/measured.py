@@ -7,7 +7,6 @@ of requests (`router.parameterAnswers`, ADR 0024) are not among them: neither th
 rule any more.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,7 +38,6 @@ class Load:
         seed: That of its arrivals (`benchmarks.on_gpu.loads`), if they are known.
         product: The GPUs.
         kv_tokens: Tokens of the KV cache of each engine.
-        block: Tokens of a block of it.
         others: Prompt and answer tokens of further lengths of a mix, each as likely as the first.
         step_tokens: Tokens a step of P, or of engines that do both; with `Adaptive` also of D.
         gpus: How many there were; a co-located engine has `tensor` of them.
@@ -66,7 +64,6 @@ class Load:
     seed: int | None = None
     product: str = "NVIDIA-H200"
     kv_tokens: int = KV_TOKENS
-    block: int = 128
     others: tuple[tuple[int, int], ...] = ()
     step_tokens: int = 8192
     gpus: int = 2
@@ -84,12 +81,7 @@ class Load:
         return (*self.ttft, *self.tpot, self.gap, self.whole)
 
 
-def _in_small_blocks(loads: Iterable[Load]) -> tuple[Load, ...]:
-    """Loads of which co-located engines had vLLM's own size of a block, as all before 29 November 2026."""
-    return tuple(replace(load, block=16) if load.way == "co-located" else load for load in loads)
-
-
-_FIRST: Final = (
+FIRST: Final = (
     Load("co-located", 8000, 150, 3, 4, 33, (217, 399), (6.8, 11.0), 27.5, 1248, fitted=True),
     Load("NVLink", 8000, 150, 3, 4, 33, (254, 970), (5.5, 5.8), 7.1, 1080),
     Load("TCP", 8000, 150, 3, 4, 33, (4266, 6209), (5.6, 8.1), 8.9, 5105, saturated=True),
@@ -103,10 +95,9 @@ _FIRST: Final = (
     Load("NVLink", 1000, 250, 20, 4, 21, (85, 159), (6.5, 6.6), 8.2, 1697),
     Load("TCP", 1000, 250, 20, 4, 21, (1345, 2163), (6.5, 7.3), 9.7, 3016, saturated=True),
 )
-FIRST: Final = _in_small_blocks(_FIRST)
 """2026-11-21, vllm-router. How long each ran was not written down; 20 to 32 s are assumed, as two days later."""
 
-_SECOND: Final = (
+SECOND: Final = (
     Load("NVLink", 8000, 150, 3, 4, 33, (409, 1147), (5.50, 5.72), 10.8, 1224),
     Load("NVLink", 8000, 150, 4.5, 4, 32, (935, 1892), (5.63, 6.13), 10.3, 1777),
     Load("NVLink", 1000, 250, 10, 4, 25, (67, 155), (5.38, 5.77), 6.7, 1411, fitted=True),
@@ -122,14 +113,12 @@ _SECOND: Final = (
     Load("TCP", 8000, 150, 4.5, 4, 32, (1867, 3763), (5.4, None), None, 2677, saturated=True, fp8=True),
     Load("TCP", 1000, 250, 20, 4, 21, (136, 464), (6.1, None), None, 1643, fitted=True, fp8=True),
 )
-SECOND: Final = _in_small_blocks(_SECOND)
 """2026-11-23, our router. Those of long answers began with requests of all ages: a longer warm-up gives the same."""
 
-_LONG: Final = (
+LONG: Final = (
     Load("NVLink", 500, 1500, 10, 30, 60, (None, None), (19, None), 25.9, 28600),
     Load("co-located", 500, 1500, 10, 30, 60, (None, None), (8, None), 24.3, 12000),
 )
-LONG: Final = _in_small_blocks(_LONG)
 """2026-11-22, our router. How long it ran was not written down; 60 s after the warm-up are assumed."""
 
 _THIRD: Final = (
@@ -148,7 +137,7 @@ _THIRD: Final = (
     Load("co-located", 1000, 250, 20, 4, 21, (40, 81), (6.60, 7.90), 30.7, 1676, tensor=2),
     Load("co-located", 8000, 150, 3, 4, 24, (136, 321), (5.60, 8.39), 121.2, 990, tensor=2),
 )
-THIRD: Final = _in_small_blocks(replace(load, seed=1) for load in _THIRD)
+THIRD: Final = tuple(replace(load, seed=1) for load in _THIRD)
 """2026-11-24, our router, P and D in one pod. `benchmarks/on_gpu/measured/defaults.loads` has the whole results."""
 
 _FOURTH: Final = (
@@ -163,7 +152,7 @@ _FOURTH: Final = (
     Load("NVLink", 500, 1500, 8, 25, 20, (203, 2335), (11.84, 14.05), 20.4, 17998, saturated=True, fp8=True),
     Load("co-located", 500, 1500, 8, 25, 20, (54, 85), (9.42, 9.69), 32.1, 14175, fp8=True),
 )
-FOURTH: Final = _in_small_blocks(
+FOURTH: Final = tuple(
     replace(load, seed=1, product="NVIDIA-H100-80GB-HBM3", kv_tokens=(720_896 if load.fp8 else 360_448))
     for load in _FOURTH
 )
@@ -183,7 +172,7 @@ _FIFTH: Final = (
     Load("co-located", 500, 1500, 10, 22, 20, (40, 56), (8.38, 8.65), 17.7, 12602),
     Load("co-located", 500, 1500, 12, 22, 20, (51, 109), (9.71, 10.10), 29.7, 14641),
 )
-FIFTH: Final = _in_small_blocks(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH)
+FIFTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _FIFTH)
 """2026-11-26, two H200s with no other vLLM on them, our router, P and D in one pod.
 
 `benchmarks/on_gpu/measured/places.loads` has the whole results."""
@@ -193,7 +182,7 @@ _SIXTH: Final = (
     Load("NVLink", 8000, 150, 3, 4, 33, (350, 873), (5.41, 5.65), 9.8, 1170, step_tokens=512),
     Load("NVLink", 8000, 150, 3, 4, 33, (272, 756), (5.42, 5.71), 10.1, 1104),
 )
-SIXTH: Final = _in_small_blocks(replace(load, seed=1, kv_tokens=360_448) for load in _SIXTH)
+SIXTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448) for load in _SIXTH)
 """2026-11-26, two other H200s, our router, P and D in one pod; of two runs the first.
 
 `benchmarks/on_gpu/measured/steps.loads` has the whole results."""
@@ -203,7 +192,7 @@ _SEVENTH: Final = (
     Load("co-located", 8000, 150, 1.5, 4, 33, (215, 506), (6.77, 11.78), 19.7, 1256),
     Load("co-located", 500, 1500, 5, 22, 20, (39, 54), (7.47, 7.58), 20.8, 11243),
 )
-SEVENTH: Final = _in_small_blocks(replace(load, seed=1, kv_tokens=360_448, gpus=1, vllm="0.33.0") for load in _SEVENTH)
+SEVENTH: Final = tuple(replace(load, seed=1, kv_tokens=360_448, gpus=1, vllm="0.33.0") for load in _SEVENTH)
 """2026-11-26, one H200, torch 2.14.0, our router.
 
 `benchmarks/on_gpu/measured/vllm-0.33.loads` has the whole results, and those of P and D on one GPU, which are none of
@@ -223,7 +212,7 @@ _WEIGHTS8: Final = (
     Load("NVLink", 8000, 150, 4.5, 4, 32, (248, 854), (4.15, 4.92), 11.0, 855),
     Load("NVLink", 8000, 150, 3, 4, 33, (295, 574), (3.84, 4.26), 9.4, 861, step_tokens=512),
 )
-EIGHTH: Final = _in_small_blocks(
+EIGHTH: Final = tuple(
     replace(load, seed=1, kv_tokens=360_448, vllm="0.33.0")
     for load in (*_EIGHTH, *(replace(load, weights8=True) for load in _WEIGHTS8))
 )

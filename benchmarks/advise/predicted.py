@@ -102,12 +102,7 @@ def _kind(load: Load, step_tokens: int) -> EngineKind:
     kv_bytes = 1 if load.fp8 else 2
     quantization = stated_quantization("fp8") if load.weights8 else None
     settings = replace(
-        SETTINGS,
-        max_num_batched_tokens=step_tokens,
-        kv_bytes=kv_bytes,
-        tensor=load.tensor,
-        quantization=quantization,
-        block_size=load.block,
+        SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=kv_bytes, tensor=load.tensor, quantization=quantization
     )
     return engine_kind(settings, load.kv_tokens, load.product)
 

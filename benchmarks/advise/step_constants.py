@@ -2,8 +2,8 @@
 
 `benchmarks/on_gpu/measured/*.raw` has the steps of Llama-3.1-8B's shape that `pdinference calibrate` measured: in bf16
 with 8,192 tokens a step (vLLM 0.26.0 and 0.33.0) and 512 (0.33.0), and with the KV cache or the weights in FP8
-(0.33.0), all with blocks of 16 tokens. Each constant makes the measured times of its kind right, with the other
-constants as they are. They are determined in the order in which they are printed. No load is used.
+(0.33.0). Each constant makes the measured times of its kind right, with the other constants as they are. They are
+determined in the order in which they are printed. No load is used.
 """
 
 import math
@@ -19,7 +19,6 @@ from pdinference.memory.model.model_facts import model_facts
 from pdinference.memory.model.quantization import stated_quantization
 from pdinference.memory.settings import Settings
 from pdinference.performance.calibration import H200, Calibration
-from pdinference.performance.step import PART_OF_BLOCK, WHOLE_BLOCK
 from pdinference_advise.fitting.fitting import scaled
 from pdinference_advise.fitting.least_squares import Vector, least_squares
 from pdinference_advise.fitting.measurement import Measurement, Point, predicted
@@ -29,9 +28,8 @@ _WHOLE: Final = measurement("llama-8b-0.33")
 _PARTS: Final = measurement("llama-8b-512-0.33")
 _KV8: Final = measurement("llama-8b-kv8-0.33")
 _WEIGHTS8: Final = measurement("llama-8b-w8-0.33")
-_SETTINGS: Final = replace(SETTINGS, block_size=16)
-_OF_KV8: Final = replace(_SETTINGS, kv_bytes=1)
-_OF_WEIGHTS8: Final = replace(_SETTINGS, quantization=stated_quantization("fp8"))
+_OF_KV8: Final = replace(SETTINGS, kv_bytes=1)
+_OF_WEIGHTS8: Final = replace(SETTINGS, quantization=stated_quantization("fp8"))
 _ALONE: Final = 512
 """Tokens of the prompt alone that `start` is from: one step with a CUDA graph."""
 _LEAST_PROMPT: Final = 512
@@ -42,7 +40,6 @@ def main() -> None:
     """Print each constant, and that of the calibration."""
     for name, found in constants_of(determined()):
         print(f"{name} = {found:.3g}, built in: {getattr(H200, name):.3g}")
-    print(f"part_of_block = {part_of_block():.3g}, built in: {PART_OF_BLOCK:.3g}")
 
 
 def determined() -> Calibration:
@@ -61,18 +58,6 @@ def constants_of(calibration: Calibration) -> Iterator[tuple[str, float]]:
         yield name, getattr(calibration, name)
 
 
-def part_of_block() -> float:
-    """`PART_OF_BLOCK`: what a step of a single request took longer with blocks of 16 tokens than one with 128 would."""
-    steps = step_model(SETTINGS, H200)
-    late = [
-        point.seconds - predicted(point, steps, measured.step_tokens)
-        for measured in (_EARLIER, _WHOLE)
-        for point in _of_kind(measured, "decode")
-        if point.running == 1
-    ]
-    return median(late) / steps.work.layers / (1 - _SETTINGS.block_size / WHOLE_BLOCK)
-
-
 def _prefill_layer() -> float:
     """Seconds of a layer in a step with prompt tokens: what a long prompt takes longer in more steps."""
     alone = {point.tokens: point.seconds for point in _of_kind(_WHOLE, "prompt")}
@@ -87,7 +72,7 @@ def _prefill_layer() -> float:
 def _late(measured: Measurement, calibration: Calibration) -> float:
     """Seconds that the prompt alone took longer than predicted."""
     (point,) = (point for point in _of_kind(measured, "prompt") if point.tokens == _ALONE)
-    return point.seconds - predicted(point, step_model(_SETTINGS, calibration), measured.step_tokens)
+    return point.seconds - predicted(point, step_model(SETTINGS, calibration), measured.step_tokens)
 
 
 def _of_kind(measured: Measurement, kind: str) -> list[Point]:

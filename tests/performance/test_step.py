@@ -83,13 +83,6 @@ def test_kernels_that_a_cpu_starts_during_the_step_before_do_not_delay_a_step() 
     assert steps.prefill(8000, 3.2e7, 0, 1, ahead=0.005) == steps.prefill(8000, 3.2e7, 0, 1)
 
 
-def test_a_token_takes_longer_with_the_small_blocks_of_unsplit_engines() -> None:
-    """One request of 3,632 tokens, measured with blocks of 16: 5.00 ms (benchmarks/on_gpu/measured/llama-8b.raw)."""
-    small, large = (_steps(replace(STEPS.work, block=block)) for block in (16, 256))
-    assert small.decode_step(1, 3632) == pytest.approx(0.00500, rel=0.01)
-    assert STEPS.decode_step(1, 3632) == large.decode_step(1, 3632) == pytest.approx(0.00480, rel=0.01)
-
-
 def test_a_window_bounds_what_a_request_reads() -> None:
     windowed = _steps(replace(STEPS.work, kv_bytes=0, window_kv_bytes=131_072, window=4096))
     assert windowed.kv_seconds(1000) == STEPS.kv_seconds(1000)

@@ -17,19 +17,13 @@ _LAUNCH_OF_EXPERTS: Final = 2.6
 
 _COMPUTE_OF_EXPERTS: Final = 0.62
 """Share of the speed of dense products that grouped products of routed experts reach (`fused_moe`)."""
-_LAYER_OF_EXPERTS: Final = 1.45
+_LAYER_OF_EXPERTS: Final = 1.67
 """How much longer the kernels of a layer with routed experts take beside its products, in steps without prompts: the
 choice of experts and the sorting of tokens by expert are kernels of their own.
 
 Both, and `_LAUNCH_OF_EXPERTS`: with them, the times of steps of Qwen3-30B-A3B's shape and of dense ones, which
 `pdinference calibrate` measured, give the same calibration (benchmarks/on_gpu/measured/*.raw). No load was used.
 """
-
-WHOLE_BLOCK: Final = 128
-PART_OF_BLOCK: Final = 8e-6
-"""Seconds that attention of running requests takes longer in a layer, the smaller blocks of the KV cache are than 128
-tokens: with 16, a token of a single request took 0.22 ms longer (vLLM 0.26.0 and 0.33.0 on an H200, no
-load was used: benchmarks/advise/step_constants.py). D with 64 was between (benchmarks/results/advise-compared.md)."""
 
 _DESCRIPTOR: Final = 2.6e-6
 """Seconds in which D posts the transfer of one layer of one block (`start_load_kv` in vLLM's nixl/pull_worker.py), from
@@ -138,8 +132,7 @@ class StepModel:
 
     @cached_property
     def _layers(self) -> float:
-        kernels = self.calibration.layer * (_LAYER_OF_EXPERTS if self.work.experts else 1)
-        return self.work.layers * (kernels + PART_OF_BLOCK * max(0.0, 1 - self.work.block / WHOLE_BLOCK))
+        return self.work.layers * self.calibration.layer * (_LAYER_OF_EXPERTS if self.work.experts else 1)
 
     def prefill(
         self,

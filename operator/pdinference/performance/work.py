@@ -34,7 +34,6 @@ class Work:
         window_kv_bytes: The same in layers with a sliding window, for each token within it.
         state_bytes: Bytes of the states of a running request (Mamba, linear attention), which a step reads and writes.
         kv8: Whether the KV cache is in 8 bits.
-        block: Tokens of a block of the KV cache.
         window: Tokens of the sliding window; 0 without.
         low_precision: Whether matrix products run in FP8.
         reduced_bytes: Bytes of a token that ranks add up in a step; 0 on one rank.
@@ -56,7 +55,6 @@ class Work:
     window_kv_bytes: float
     state_bytes: float
     kv8: bool
-    block: int
     window: int
     low_precision: bool
     reduced_bytes: float
@@ -107,7 +105,6 @@ def _counted(facts: ModelFacts, settings: Settings) -> Work:
         window_kv_bytes=sum(kv.layer_token_bytes(readers, settings, layer) for layer in windowed),
         state_bytes=kv.request_bytes(facts, settings, 0),
         kv8=settings.kv_bytes == 1,
-        block=settings.block_size,
         window=max((window for window in facts.windows if window is not None), default=0),
         low_precision=settings.quantization is not None and settings.quantization.method in _FP8_METHODS,
         reduced_bytes=reductions * facts.hidden * settings.dtype_bytes,

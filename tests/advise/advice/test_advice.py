@@ -73,7 +73,7 @@ def test_smaller_steps_are_no_hint_where_prompts_are_as_short() -> None:
 
 
 def test_an_fp8_kv_cache_is_a_hint_where_reading_it_limits() -> None:
-    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=2.5, tpot="9ms"))
+    advice = answer(question(("1xH200",), prompt="500", answer="1500", rate=3, tpot="9ms"))
     rows = {row["name"]: row for row in as_json(advice)["arrangements"]}
     own, small = rows["unsplit: 1 x TP 1"], rows["unsplit: 1 x TP 1, FP8 KV cache"]
     assert (own["limit"], own["kvCacheBits"], small["kvCacheBits"]) == ("decode bandwidth", 16, 8)

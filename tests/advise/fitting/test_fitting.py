@@ -25,7 +25,7 @@ STEP_TOKENS = 8192
 WORK = Work(
     layers=32, flops=1.4e10, expert_flops=0, head_flops=1e9, pair_flops=5.2e5, window_pair_flops=0, dense_bytes=1.5e10,
     expert_bytes=0, experts=0, experts_per_token=0, kv_bytes=131072, window_kv_bytes=0, state_bytes=0, window=0,
-    low_precision=False, kv8=False, block=16, reduced_bytes=0, reductions=0, ranks=1,
+    low_precision=False, kv8=False, reduced_bytes=0, reductions=0, ranks=1,
 )  # fmt: skip
 """The shape of Llama-3.1-8B."""
 KINDS: list[dict[str, Any]] = [

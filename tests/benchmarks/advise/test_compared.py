@@ -13,6 +13,7 @@ def test_the_page_has_what_was_recorded_of_other_tools_and_what_is_predicted() -
     """A change of the model or of recorded.json shows in the page. Of our predictions it has those of twelve loads."""
     page = (REPOSITORY / "benchmarks/results/advise-compared.md").read_text(encoding="utf-8").splitlines()
     found = [*tables.six_loads(), *tables.six_errors(), *tables.left_out(), *after_prompts.lines()]
+    found += after_prompts.lines_of_blocks()
     assert [line for line in found if line not in page] == []
 
 
@@ -34,3 +35,13 @@ def test_many_short_prompts_are_predicted() -> None:
     for row in after_prompts.measured():
         whole = after_prompts.simulated(row, H200.after_prefill).whole.at(50)
         assert 1000 * whole == pytest.approx(row["whole"]["p50"], rel=0.07), (row["prompt"], row["rate"])
+
+
+def test_blocks_of_16_tokens_take_a_step_as_long_as_those_of_128() -> None:
+    """The model does not know their size."""
+    gaps: dict[int, dict[bool, float]] = {}
+    for row in after_prompts.measured_of_blocks():
+        gaps.setdefault(row["prompt"], {})[row["d"][0] == "s0"] = row["gap"]["p50"]
+    assert len(gaps) == 3
+    for small_and_large in gaps.values():
+        assert small_and_large[True] == pytest.approx(small_and_large[False], abs=0.05)

@@ -2,15 +2,10 @@
 
 import pytest
 
-from benchmarks.advise.step_constants import constants_of, determined, part_of_block
+from benchmarks.advise.step_constants import constants_of, determined
 from pdinference.performance.calibration import H200
-from pdinference.performance.step import PART_OF_BLOCK
 
 
 def test_the_built_in_constants_are_those_of_the_measured_steps() -> None:
     found, built_in = dict(constants_of(determined())), dict(constants_of(H200))
     assert built_in == pytest.approx(found, rel=0.01)
-
-
-def test_what_small_blocks_cost_is_from_measured_steps() -> None:
-    assert part_of_block() == pytest.approx(PART_OF_BLOCK, rel=0.01)
