@@ -38,6 +38,15 @@ def pod(number: int, *, tokens: int = 0, requests: int = 0) -> Pod:
     return found
 
 
+def give(to: Pod, one: Call) -> Sent:
+    """Let a pod have a request."""
+    sent = Sent()
+    to.under_way.add(sent)
+    to.prompts[sent] = one.tokens
+    to.tokens += one.tokens
+    return sent
+
+
 def call(text: str = "", *, session: str = "") -> Call:
     return Call("/v1/completions", text.encode(), session=session)
 
@@ -119,10 +128,11 @@ def test_prompts_with_one_beginning_are_told_apart_by_what_follows() -> None:
     for turn in turns:
         one = prompt(turn)
         before.append(choose(pods, one))
-        before[-1].tokens += one.tokens
+        give(before[-1], one)
     assert Counter(one.observed.name for one in before) == {f"d-{number}": 3 for number in range(4)}
-    for one in pods:
-        one.tokens = 0
+    for each in pods:
+        each.tokens = 0
+        each.prompts.clear()
     assert [choose(pods, prompt(turn + "and the next question")) for turn in turns] == before
 
 
@@ -131,10 +141,25 @@ def test_a_pod_with_the_prefix_is_passed_when_its_queue_is_longer_than_what_it_s
     choose = policies("cache_aware", chain_of=chain_of)[P]
     one = prompt(PREFIX * 4)
     has = choose(pods, one)
-    has.tokens = one.tokens // 2
+    sent = give(has, one)
+    has.prompts[sent] = has.tokens = one.tokens // 2
     assert choose(pods, one) is has
-    has.tokens = 2 * one.tokens
+    has.prompts[sent] = has.tokens = 2 * one.tokens
     assert choose(pods, one) is not has
+
+
+def test_answers_under_way_count_less_than_prompts() -> None:
+    pods = [pod(number) for number in range(2)]
+    choose = policies("cache_aware", whole=True, chain_of=chain_of)[D]
+    one = prompt(PREFIX * 4)
+    first = choose(pods, one)
+    sent = [give(first, one) for _ in range(5)]
+    second = choose(pods, one)
+    assert second is not first
+    give(second, one)
+    for each in sent:
+        first.has_begun(each)
+    assert choose(pods, one) is first, "five answers are less than a prompt"
 
 
 @given(st.integers(2, 6), st.integers(1, 60), st.booleans())
@@ -144,6 +169,6 @@ def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int, 
     choose = (policies("cache_aware", chain_of=chain_of) if compared else policies("cache_aware"))[P]
     one = prompt(PREFIX)
     for _ in range(requests):
-        choose(pods, one).tokens += one.tokens
+        give(choose(pods, one), one)
     loads = [each.tokens for each in pods]
     assert max(loads) <= (min(loads) if compared else 1.5 * sum(loads) / count - one.tokens) + 2 * one.tokens

@@ -37,6 +37,8 @@ _PREFIX_BYTES: Final = 2048
 """Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
 _LONGEST_KEY: Final = 64
 """Of a BLAKE2b key, in bytes."""
+_OF_ANSWERS: Final = 0.1
+"""What an answer under way costs the requests beside it, of what its prompt did: each step reads its KV cache."""
 _IMBALANCE: Final = 1.5
 """An affine pod gets a request unless its load would be more than this multiple of the mean."""
 
@@ -57,7 +59,7 @@ def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
 
 
 class ByPrefix:
-    """The pod with the least to compute: what is outstanding there, and what it does not have of this prompt.
+    """The pod with the least to do: what is outstanding there, and what it does not have of this prompt.
 
     What pods have is known by what was sent to them. A prompt of which none has anything goes to the pod of its first
     bytes, while its load is near the mean: so several routers send it to the same one.
@@ -76,7 +78,7 @@ class ByPrefix:
         known = self._index.known(chain, pods)
         if any(known.values()):
             pod = min(
-                pods, key=lambda pod: (pod.tokens - call.tokens * known[pod] / chain.size, pod.requests, pod.turn)
+                pods, key=lambda pod: (_work(pod) - call.tokens * known[pod] / chain.size, pod.requests, pod.turn)
             )
         else:
             pod = _bounded(pods, call, call.body[:_PREFIX_BYTES])
@@ -115,6 +117,12 @@ class RoundRobin:
     def __call__(self, pods: Sequence[Pod], _call: RequestView) -> Pod:
         """The next pod by name."""
         return sorted(pods, key=lambda pod: pod.observed.name)[next(self._turn) % len(pods)]
+
+
+def _work(pod: Pod) -> float:
+    """What a pod has to do, in prompt tokens."""
+    prompts = sum(pod.prompts.values())
+    return prompts + _OF_ANSWERS * (pod.tokens - prompts)
 
 
 def _bounded(pods: Sequence[Pod], call: RequestView, key: bytes) -> Pod:

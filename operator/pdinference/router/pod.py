@@ -114,6 +114,7 @@ class Pod:
 
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
+        prompts: Those of the requests whose prompts it may still have to compute: no first byte has come.
         under_way: These requests. Some of them may wait for their clients alone.
         awaited: Number of those for which the router waits for the pod now.
         alone: Whole requests among them that a P pod answers.
@@ -139,6 +140,7 @@ class Pod:
 
     observed: Observed
     tokens: int = 0
+    prompts: dict[UnderWay, int] = field(default_factory=dict)
     under_way: set[UnderWay] = field(default_factory=set)
     awaited: int = 0
     alone: int = 0
@@ -170,6 +172,7 @@ class Pod:
 
     def has_begun(self, stream: UnderWay) -> None:
         """Note the first byte of a stream. Those that wait for KV cache and should have come before are overtaken."""
+        self.prompts.pop(stream, None)
         self.answered_at = max(self.answered_at, stream.began_at)
         for one in self.under_way:
             if one.reads_from is not None and one.began_at < stream.began_at and one.place <= stream.place:
@@ -206,10 +209,12 @@ class Pod:
         self.under_way.add(request)
         self.turn = next(_TURNS)
         self.tokens += tokens
+        self.prompts[request] = tokens
         try:
             yield
         finally:
             self.tokens -= tokens
+            self.prompts.pop(request, None)
             self.under_way.discard(request)
 
     @contextmanager

@@ -66,12 +66,14 @@ class SimulatedPod:
         known.under_way.add(request)
         known.turn = next(_TURNS)
         known.tokens += load
+        known.prompts[request] = load
 
     def end(self, request: Request, load: int, answer: int, at: float) -> None:
         """A request has left, with tokens of an answer."""
         known = self.known
         known.under_way.discard(request)
         known.tokens -= load
+        known.prompts.pop(request, None)
         self.prompt_tokens += request.arrival.prompt
         self.answer_tokens += answer
         if self.draining:
