@@ -16,7 +16,10 @@ import pytest
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cluster.client import load_configuration
 from pdinference.cluster.kinds import POD, STATEFUL_SET, Kind
+from pdinference.router import discovery
+from pdinference.router import pods as router_pods
 from tests.integration import adoption
 from tests.integration.proxy import Proxy
 from tests.integration.world import World
@@ -206,6 +209,25 @@ async def test_without_the_api_server_requests_are_answered(world: World, pods: 
                 assert await front.ask() == "d1"
             proxy.open()
             await front.goes_to("d1", "d2")
+
+
+async def test_a_watch_without_events_begins_again_without_a_warning(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API server sends no bookmark while no pod changes, unless its etcd reports progress often."""
+    monkeypatch.setattr(discovery, "_SILENCE_S", 0.1)
+    monkeypatch.setattr(discovery, "load_configuration", partial(load_configuration, world.cluster.kubeconfig))
+    pods = router_pods.Pods()
+    watching = asyncio.create_task(discovery.Discovery(pods, world.namespace, "llama", REVISION).forever())
+    try:
+        for _ in range(3):
+            pods.routers = 0  # only another list changes that
+            await until(lambda: pods.routers == 1 or watching.done(), "the router lists the pods")
+            assert not watching.done()
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+    assert caplog.messages == []
 
 
 async def test_a_pod_with_the_labels_alone_gets_no_requests(world: World, pods: Pods, tmp_path: Path) -> None:

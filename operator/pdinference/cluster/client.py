@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -176,12 +176,13 @@ class ApiServer:
         return await self._exchanged("GET", path, query=query, most=most)
 
     async def watch(self, path: str, *, seconds: int, silence: float, **query: str) -> AsyncIterator[Json]:
-        """Events of a list, until the API server ends the watch.
+        """Events of a list, until the API server ends the watch, or nothing has come for a while.
 
         Args:
             path: Of the list.
             seconds: After which the API server ends it.
-            silence: Seconds without an event or a bookmark after which the connection is given up.
+            silence: Seconds without an event or a bookmark after which it ends: its connection may be dead. The next
+                request tells whether the API server is there.
             query: With `resourceVersion`, and selectors.
 
         Raises:
@@ -189,8 +190,9 @@ class ApiServer:
         """
         options = {"watch": "true", "timeoutSeconds": str(seconds), **query}
         async with self._opened(_Request("GET", path, query=options), silence) as stream:
-            async for line in stream.content:
-                yield msgspec.json.decode(line)
+            with suppress(aiohttp.SocketTimeoutError):
+                async for line in stream.content:
+                    yield msgspec.json.decode(line)
 
     async def chunks(self, path: str, **query: str) -> AsyncIterator[bytes]:
         """A response of any length, such as a log, as it comes.

@@ -20,7 +20,10 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
 _WATCH_S: Final = 240
 _SILENCE_S: Final = 70.0
-"""API servers send a bookmark every minute."""
+"""API servers send a bookmark every minute, but none while no pod changes and etcd does not report its progress.
+
+kubeadm has etcd report it every 5 seconds. Without an option, etcd does so every 10 minutes.
+"""
 _USER_AGENT: Final = "pdinference-router"
 
 
@@ -65,7 +68,7 @@ class Discovery:
             await api.close()
 
     async def _watch(self, api: ApiServer) -> None:
-        """List, then take events until the API server ends the watch."""
+        """List, then take events until the watch ends."""
         path = POD.path(self._namespace)
         listed = await api.get(path, labelSelector=self._selector)
         self._seen, self._further_nodes, self._routers = {}, {}, set()
