@@ -167,7 +167,8 @@ class Router(ApiModel):
     """Router pods."""
     policy: RouterPolicy = "least_loaded"
     """How the router selects pods. least_loaded: P by outstanding prompt tokens, D by running requests. cache_aware: as
-    least_loaded, but P also by what it has of the prompt in its cache. consistent_hash: by the header X-Session-Id. power_of_two: the less loaded of two random pods."""
+    least_loaded, but P also by what it has of the prompt in its cache. consistent_hash: by the header X-Session-Id.
+    power_of_two: the less loaded of two random pods."""
     when_no_prefill: WhenNoPrefill = "Serve"
     """What happens to requests while no P pod can compute prompts. Serve: D computes them. Wait: they wait for a P pod.
     Fail: they fail with status 503."""
