@@ -132,8 +132,17 @@ def test_those_with_a_better_place_overtake_only_while_requests_wait_for_room(
     queued.read(True, BEGAN - 10, BEGAN - 10)
     for at in () if room_at is None else (room_at, TRANSFER_S + 1):
         queued.read(False, BEGAN + at, BEGAN + at)
-    request = Request(stream=stream, overtaken=not behind)
+    request = Request(stream=stream, place=1, overtaken=not behind)
     assert is_overtaken(request, queued, BEGAN + answered, TRANSFER_S) is overtaken
+
+
+@pytest.mark.parametrize(
+    ("stream", "answered", "overtaken"), [(True, 1.0, True), (True, -1.0, False), (False, 1.0, False)]
+)
+def test_without_places_a_stream_that_was_sent_later_overtakes(
+    *, stream: bool, answered: float, overtaken: bool
+) -> None:
+    assert is_overtaken(Request(stream=stream), Steps(), BEGAN + answered, TRANSFER_S) is overtaken
 
 
 @pytest.mark.parametrize(

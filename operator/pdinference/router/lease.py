@@ -120,6 +120,8 @@ def is_overtaken(request: UnderWay, queued: Steps, answered_at: float, transfer:
     """
     if not request.stream:
         return False
+    if not request.place:
+        return answered_at > request.began_at
     has_room = queued.last is False and queued.without(request.began_at) >= transfer
     return request.overtaken or (has_room and answered_at > max(request.began_at, queued.since))
 

@@ -174,7 +174,7 @@ class Pod:
         """Note the first byte of a stream. Those that wait for KV cache and should have come before are overtaken."""
         self.prompts.pop(stream, None)
         self.answered_at = max(self.answered_at, stream.began_at)
-        for one in self.under_way:
+        for one in self.under_way if stream.place else ():  # without places, `answered_at` says it
             if one.reads_from is not None and one.began_at < stream.began_at and one.place <= stream.place:
                 one.overtaken = True
 
