@@ -15,7 +15,7 @@ import logging
 import math
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -211,6 +211,21 @@ class Server:
         }
         lines = (f"# TYPE {labelled.split('{')[0]} gauge\n{labelled} {value}\n" for labelled, value in gauges.items())
         return web.Response(text="".join(lines))
+
+
+@asynccontextmanager
+async def answering(path: str, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[int]:
+    """The port of a healthy server in this process, with one endpoint."""
+    app = web.Application(client_max_size=2**26)
+    app.router.add_get("/health", _healthy)
+    app.router.add_post(path, answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 async def play(places: Sequence[int], speed: Speed) -> None:

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from benchmarks.fake_vllm import HANDED_OVER
-from benchmarks.processes import HOST
+from benchmarks.fake_vllm import HANDED_OVER, answering
 
 SLOWER: Final = 5
 _STEP_S: Final = 0.006 * SLOWER
@@ -124,24 +123,14 @@ async def _event(response: web.StreamResponse, document: dict[str, Any]) -> None
     await response.write(f"data: {json.dumps({'object': 'text_completion', **document})}\n\n".encode())
 
 
-async def _healthy(_request: web.Request) -> web.Response:
-    return web.Response()
-
-
 @asynccontextmanager
 async def serving(engine: Engine) -> AsyncIterator[int]:
     """The port of an engine at work."""
-    app = web.Application(client_max_size=2**26)
-    app.router.add_get("/health", _healthy)
-    app.router.add_post(_PATH, engine.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, HOST, 0).start()
-    steps = asyncio.create_task(engine.run())
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        steps.cancel()
-        with suppress(asyncio.CancelledError):
-            await steps
-        await runner.cleanup()
+    async with answering(_PATH, engine.answer) as port:
+        steps = asyncio.create_task(engine.run())
+        try:
+            yield port
+        finally:
+            steps.cancel()
+            with suppress(asyncio.CancelledError):
+                await steps

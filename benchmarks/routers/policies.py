@@ -9,15 +9,15 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 
-from benchmarks.fake_vllm import CHUNKS, END, HANDED_OVER
+from benchmarks.fake_vllm import CHUNKS, END, HANDED_OVER, answering
 from benchmarks.processes import HOST
 from benchmarks.routers.launch import OURS, VLLM, Tools, router_of
 
@@ -89,32 +89,13 @@ class Pod:
         return response
 
 
-@asynccontextmanager
-async def serving(pod: Pod) -> AsyncIterator[int]:
-    """The port of a server."""
-    app = web.Application(client_max_size=2**26)
-    app.router.add_get("/health", _healthy)
-    app.router.add_post(_PATH, pod.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, HOST, 0).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-async def _healthy(_request: web.Request) -> web.Response:
-    return web.Response()
-
-
 async def run(tools: Tools, case: Case, router: str, *options: str) -> str:
     """A row of the table."""
     p = [Pod(seconds, one_at_a_time=True) for seconds in case.prefill]
     d = [Pod(_same(seconds), one_at_a_time=False) for seconds in _DECODE_S]
     async with AsyncExitStack() as stack:
-        ports_p = [await stack.enter_async_context(serving(pod)) for pod in p]
-        ports_d = [await stack.enter_async_context(serving(pod)) for pod in d]
+        ports_p = [await stack.enter_async_context(answering(_PATH, pod.answer)) for pod in p]
+        ports_d = [await stack.enter_async_context(answering(_PATH, pod.answer)) for pod in d]
         starting = router_of(router, tools, ports_d, ports_p, "m", *options)
         found = await asyncio.to_thread(stack.enter_context, starting)
         client = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
