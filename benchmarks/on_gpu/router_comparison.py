@@ -1,9 +1,9 @@
-"""All routers in front of the same real vLLMs: `python3 -m benchmarks.on_gpu.router_comparison WAVE OUT` (two GPUs).
+"""All routers in front of the same real vLLMs: `python3 -m benchmarks.on_gpu.router_comparison WAVE OUT` (GPUs).
 
-Wave `unsplit` has four vLLMs, wave `split` two P and two D, two on each GPU, with a model of random weights. In turns,
-each router gets the requests of a plan (`benchmarks.routers.plan`) with prompts that no server has seen. Then all
-routers get load at once while a server is stopped for a while, and another one is killed. OUT gets a line of JSON for
-each load. `--fake` takes fake servers, to try the script without GPUs.
+Wave `unsplit` has four vLLMs, wave `split` two P and two D, spread over the GPUs, with a model of random weights. In
+turns, each router gets the requests of a plan (`benchmarks.routers.plan`) with prompts that no server has seen. Then
+all routers get load at once while a server is stopped for a while, and another one is killed. OUT gets a line of JSON
+for each load. `--fake` takes fake servers, to try the script without GPUs.
 """
 
 import asyncio
@@ -48,9 +48,10 @@ _DRAIN_S: Final = 25.0
 class Servers:
     """vLLMs by name, with ports."""
 
-    def __init__(self, names: Sequence[str], *, fake: bool) -> None:
+    def __init__(self, names: Sequence[str], *, gpus: int, fake: bool) -> None:
         self.ports = dict(zip(names, ports(len(names)), strict=True))
         self.fake = fake
+        self._gpus = gpus
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -70,7 +71,7 @@ class Servers:
             for number, (name, port) in enumerate(self.ports.items()):
                 with (folder / f"{name}.log").open("wb") as log:
                     self._processes[name] = subprocess.Popen(
-                        self._line(name, port, gpu=number % 2), stdout=log, stderr=log, start_new_session=True
+                        self._line(name, port, gpu=number % self._gpus), stdout=log, stderr=log, start_new_session=True
                     )
             for name, port in self.ports.items():
                 self._wait(name, port, folder)
@@ -116,6 +117,7 @@ class Servers:
 @click.option("--llm-d", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--python", default=sys.executable, show_default=True, help="With the other routers.")
 @click.option("--router", "names", multiple=True, help="Default: all that the wave has.")
+@click.option("--gpus", default=2, show_default=True)
 @click.option("--requests", default=500, show_default=True)
 @click.option("--rate", default=20.0, show_default=True, help="Requests a second.")
 @click.option("--rounds", default=2, show_default=True)
@@ -127,10 +129,10 @@ def main(wave: str, out: Path, file: Path, llm_d: Path, **options: Any) -> None:
     tools, asked = Tools(options["python"], llm_d), plan.faster(plan.read(file)[: options["requests"]], options["rate"])
     folder = one_pod.FOLDER
     servers.write_model(folder / "model", **_WIDER)
-    found = Servers(_ROLES[wave], fake=options["fake"])
+    found = Servers(_ROLES[wave], gpus=options["gpus"], fake=options["fake"])
 
     def record(row: dict[str, Any]) -> None:
-        row = {"wave": wave, "rate": options["rate"]} | row
+        row = {"wave": wave, "gpus": options["gpus"], "rate": options["rate"]} | row
         with out.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)

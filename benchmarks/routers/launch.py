@@ -27,7 +27,7 @@ VLLM: Final = "vllm-router"
 SGLANG: Final = "sglang-router"
 LLM_D: Final = "llm-d"
 UNSPLIT: Final = (OURS, OURS_BY_PREFIX, VLLM, SGLANG, LLM_D)
-SPLIT: Final = (OURS, VLLM, LLM_D)
+SPLIT: Final = (OURS, OURS_BY_PREFIX, VLLM, LLM_D)
 """sglang-router splits requests for SGLang's own servers alone, over HTTP."""
 
 _OURS: Final = "from pdinference.cli import main; main()"

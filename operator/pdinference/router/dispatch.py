@@ -261,6 +261,7 @@ class Dispatcher:
         async with AsyncExitStack() as stack:
             route, answer = await self._first_answer(stack, call, record)
             self._deaths.answered(call)
+            self.pods.erred(route.failed.errors)
             self.pods.worked(route.pod)
             record.decode = route.pod.observed.name
             yield answer
@@ -331,8 +332,9 @@ class Dispatcher:
             return self._without_prefill(route, NoPrefill.NO_HANDOVER)
         except PodFailure as failure:
             await self._failed(pod, failure, route.call, route.record)
-            failed.add(pod, failure.label, reached=failure.reached)
+            failed.add(pod, failure.label, reached=failure.reached, answered=failure.answer is not None)
         else:
+            self.pods.erred(failed.errors)
             route.record.telemetry.metrics.handed_over.inc()
             return _Step.CHOOSE_DECODE
         if failed.are_too_many:
@@ -396,7 +398,7 @@ class Dispatcher:
                 return await self._sent(stack, route)
         except PodFailure as failure:
             await stack.aclose()
-            route.failed.add(pod, failure.label, reached=failure.reached)
+            route.failed.add(pod, failure.label, reached=failure.reached, answered=failure.answer is not None)
             if prefilled is None or failure.reason is not FailureReason.NO_KV_CACHE:
                 await self._failed(pod, failure, route.call, route.record)
             elif self._lost_on_the_way(prefilled.pod, pod, route.record):
@@ -465,7 +467,7 @@ class Dispatcher:
             pods = usable = self._choices(Role.DECODE, failed) or self._decode_pods()
         else:
             every = [pod for pod in self._decode_pods() if linked(prefilled.pod, pod)]
-            pods = [pod for pod in every if pod not in failed.pods] or every
+            pods = self.pods.preferred([pod for pod in every if pod not in failed.pods] or every)
             usable = [pod for pod in pods if self.links.usable(prefilled.pod, pod)]
         return self.rules.choose[Role.DECODE](usable or pods, route.call) if pods else None
 
@@ -589,7 +591,7 @@ class Dispatcher:
         return self.pods.available(Role.DECODE)
 
     def _choices(self, role: Role, failed: Failures) -> list[Pod]:
-        return [pod for pod in self.pods.available(role) if pod not in failed.pods]
+        return self.pods.preferred([pod for pod in self.pods.available(role) if pod not in failed.pods])
 
     async def _wait(self, holds: Callable[[], object], role: Role, route: _Route) -> None:
         """Wait until something holds that pods of a role are missing for."""

@@ -125,6 +125,8 @@ class Pod:
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
+        errors: Requests that it answered with an error and another pod without, since the last success.
+        shunned_until: Before this time it gets requests only if there is no other pod, because of these errors.
         fault: Why it gives no answers; None once it has answered. The kubelet may never see it: engines that share a
             container are ready while one of them is, and /health does not reach the engine.
         deaths: How often it began to refuse connections: its process may have ended, and its caches with it. Kubernetes
@@ -150,6 +152,8 @@ class Pod:
     answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
+    errors: int = 0
+    shunned_until: float = 0.0
     fault: PodFault | None = None
     deaths: int = 0
     admission: Admission = Admission.HELD
@@ -237,6 +241,11 @@ class Pod:
             for one in pod.under_way:
                 pod.company[one] = max(others, pod.company.get(one, 0))
         return self.company.get(request, 0)
+
+    def forgive(self) -> None:
+        """Forget its failures and errors."""
+        self.failures, self.paused_until, self.fault = 0, 0.0, None
+        self.errors, self.shunned_until = 0, 0.0
 
     def lost(self, reason: FailureReason) -> None:
         """End all requests to it."""

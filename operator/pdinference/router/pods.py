@@ -7,7 +7,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -17,6 +17,8 @@ from pdinference.router.pod import FAULTS_OF_SERVER, Admission, Observed, Pod
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
+_MOST_ERRORS: Final = 3
+"""Requests in a row that a pod answers with an error and another one without, until it gets them last."""
 _LOST: Final = 2
 """Failures in a row after which an admitted D pod keeps no requests from others. A request is lost after three."""
 
@@ -66,7 +68,7 @@ class Pods:
             if (observed.ready, observed.restarts) != (pod.observed.ready, pod.observed.restarts):
                 self.doubt(pod)
             if observed.ready and not pod.observed.ready:
-                pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
+                pod.forgive()
             if not observed.ready or observed.restarts != pod.observed.restarts:
                 pod.admission = Admission.HELD
                 pod.starts, pod.admitted_at = True, None
@@ -147,7 +149,7 @@ class Pods:
             pod.admission = Admission.HELD
             pod.deaths += pod.fault is not fault
         pod.fault = fault or pod.fault
-        pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
+        pod.paused_until = self._clock() + _pause(pod.failures)
         pod.failures = min(pod.failures + 1, 16)
         self.doubt(pod)
 
@@ -166,9 +168,26 @@ class Pods:
 
     def worked(self, pod: Pod) -> None:
         """Note a success."""
-        if pod.failures:
-            pod.failures, pod.paused_until, pod.fault = 0, 0.0, None
+        was_failing = pod.failures
+        pod.forgive()
+        if was_failing:
             self._announce()
+
+    def erred(self, pods: Iterable[Pod]) -> None:
+        """Note that pods answered a request with an error which another pod then answered without.
+
+        A client may know how to make a pod answer so. Its requests take no pod from the others: a pod with errors still
+        gets requests if there is no other one.
+        """
+        for pod in pods:
+            pod.errors = min(pod.errors + 1, 16)
+            if pod.errors >= _MOST_ERRORS:
+                pod.shunned_until = self._clock() + _pause(pod.errors - _MOST_ERRORS)
+
+    def preferred(self, pods: list[Pod]) -> list[Pod]:
+        """Those of some pods that do not answer with errors; all if each does."""
+        now = self._clock()
+        return [pod for pod in pods if pod.shunned_until <= now] or pods
 
     def answered(self, pod: Pod) -> None:
         """Note that a pod with a fault has answered a probe."""
@@ -191,3 +210,8 @@ class Pods:
     def _announce(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _pause(earlier: int) -> float:
+    """Seconds, by the number of earlier failures."""
+    return min(_FIRST_PAUSE_S * 2.0**earlier, _LONGEST_PAUSE_S)

@@ -20,23 +20,28 @@ class Failures:
 
     Attributes:
         pods: The pods that failed it, and the other ranks of their vLLM. They get it again only if there are no others.
+        errors: Those of the pods that answered with an error.
         last: The reason of the last failure; empty before any.
     """
 
     pods: list[Pod] = field(default_factory=list)
+    errors: set[Pod] = field(default_factory=set)
     last: str = ""
     _times: int = 0
     _reached: int = 0
 
-    def add(self, pod: Pod, reason: str, *, reached: bool) -> None:
+    def add(self, pod: Pod, reason: str, *, reached: bool, answered: bool = False) -> None:
         """Note a failure.
 
         Args:
             pod: The pod.
             reason: Why, for metrics and logs.
             reached: Whether the pod may have begun to compute.
+            answered: Whether it answered, with an error.
         """
         self.pods += pod.together
+        if answered:
+            self.errors.add(pod)
         self._times += 1
         self.last = reason
         self._reached += reached
