@@ -39,8 +39,8 @@ _LONGEST_KEY: Final = 64
 """Of a BLAKE2b key, in bytes."""
 _OF_ANSWERS: Final = 0.1
 """What an answer under way costs the requests beside it, of what its prompt did: each step reads its KV cache."""
-_IMBALANCE: Final = 1.5
-"""An affine pod gets a request unless its load would be more than this multiple of the mean."""
+_FIRST_TOKENS: Final = 512
+"""Of these bytes, about. So much of a prompt may be at the pod that other routers would choose for the same bytes."""
 
 
 def least_tokens(pods: Sequence[Pod], _call: RequestView) -> Pod:
@@ -55,14 +55,14 @@ def least_requests(pods: Sequence[Pod], _call: RequestView) -> Pod:
 
 def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
     """The pod of the session. Requests without one go to the least loaded pod."""
-    return _affine(pods, call.session.encode())[0] if call.session else least_requests(pods, call)
+    return _affine(pods, call.session.encode()) if call.session else least_requests(pods, call)
 
 
 class ByPrefix:
     """The pod with the least to do: what is outstanding there, and what it does not have of this prompt.
 
-    What pods have is known by what was sent to them. A prompt of which none has anything goes to the pod of its first
-    bytes, while its load is near the mean: so several routers send it to the same one.
+    What pods have is known by what this router has sent to them. Other routers have sent prompts, too: the pod of the
+    first bytes, which is the same for all of them, counts as one that has these.
 
     Args:
         chain_of: Gives the chain of a request.
@@ -76,12 +76,10 @@ class ByPrefix:
         """One of them."""
         chain = self._chain_of(call)
         known = self._index.known(chain, pods)
-        if any(known.values()):
-            pod = min(
-                pods, key=lambda pod: (_work(pod) - call.tokens * known[pod] / chain.size, pod.requests, pod.turn)
-            )
-        else:
-            pod = _bounded(pods, call, call.body[:_PREFIX_BYTES])
+        had = {pod: call.tokens * known[pod] / max(1, chain.size) for pod in pods}
+        home = _affine(pods, call.body[:_PREFIX_BYTES])
+        had[home] = max(had[home], min(_FIRST_TOKENS, call.tokens))
+        pod = min(pods, key=lambda pod: (_work(pod) - had[pod], pod.requests, pod.turn))
         self._index.add(chain, pod)
         return pod
 
@@ -125,21 +123,14 @@ def _work(pod: Pod) -> float:
     return prompts + _OF_ANSWERS * (pod.tokens - prompts)
 
 
-def _bounded(pods: Sequence[Pod], call: RequestView, key: bytes) -> Pod:
-    """Consistent hashing with bounded loads (Mirrokni et al., 2016), by outstanding tokens."""
-    limit = _IMBALANCE * (sum(pod.tokens for pod in pods) + call.tokens) / len(pods)
-    fits = (pod for pod in _affine(pods, key) if pod.tokens == 0 or pod.tokens + call.tokens <= limit)
-    return next(fits, None) or least_tokens(pods, call)
-
-
-def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
-    """Rendezvous hashing: the order changes only where a pod comes or goes."""
+def _affine(pods: Sequence[Pod], key: bytes) -> Pod:
+    """Rendezvous hashing: another pod only where this one goes, or a new one comes before it."""
 
     def weight(pod: Pod) -> bytes:
         uid = pod.observed.uid.encode()
         return blake2b(key, key=uid if len(uid) <= _LONGEST_KEY else blake2b(uid).digest(), digest_size=8).digest()
 
-    return sorted(pods, key=weight, reverse=True)
+    return max(pods, key=weight)
 
 
 def _not_compared(_call: object) -> Chain:
