@@ -31,6 +31,7 @@ _BESIDE: Final = {
     "FairShares, batch Low": (_FAIR, "--standing=batch=Low:"),
 }
 _BOTH: Final = {"Arrival": (), "FairShares": (_FAIR,), "FairShares, chat 3": (_FAIR, "--standing=chat=:3")}
+_PARTS: Final = {"beside": _BESIDE, "both": _BOTH}
 _QUEUE: Final = (300, 4000, 16)
 _ALONE: Final = (20, 500, 16)
 _PAUSE_S: Final = 0.5
@@ -113,7 +114,8 @@ def main() -> None:
     """Start the engines, and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--part", choices=_PARTS, action="append", help="default: all")
+    options = parser.parse_args()
     servers.write_model(servers.FOLDER / "model")
     keys = servers.FOLDER / "keys"
     keys.mkdir(exist_ok=True)
@@ -125,13 +127,14 @@ def main() -> None:
     try:
         for engine in engines:
             servers.wait_until_ready(engine)
-        for both, cases in ((False, _BESIDE), (True, _BOTH)):
-            for case, options in cases.items():
-                with _router(servers.FOLDER, options) as url:
+        for part in options.part or _PARTS:
+            for case, settings in _PARTS[part].items():
+                both = part == "both"
+                with _router(servers.FOLDER, settings) as url:
                     found = {"both": both, "case": case} | asyncio.run(_measured(url, both=both))
-                with out.open("a", encoding="utf-8") as file:
+                with options.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(found) + "\n")
-                print(case, both, flush=True)
+                print(case, part, flush=True)
     finally:
         for engine in engines:
             servers.kill(engine)

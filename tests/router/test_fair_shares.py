@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pdinference.router.fair_shares import HEADER, LONGEST_LEAD_S, FairShares, QueuePlace, Standing
 from pdinference.router.keys import Keys
 from pdinference.router.usage import Usage
-from tests.router.engines import PARAMS, abort, fleet
+from tests.router.engines import EVENTS, PARAMS, abort, events, fleet
 from tests.router.test_keys import OLD, OTHER, bearer, mounted
 from tests.waiting import until
 
@@ -50,6 +50,7 @@ class Pod:
         for _ in range(number):
             _, _, place = heapq.heappop(self.waiting)
             self.now += TOKENS / self.rate
+            self.shares.begun(place)
             self.shares.end(place, Usage(TOKENS, 0))
             done.append(place.client)
         self.done += done
@@ -98,6 +99,36 @@ def test_nothing_changes_that_after_a_start_or_an_idle_time(*, rate: int, known:
     assert found["small"] == 60, "it does not wait for all of the other one"
 
 
+@pytest.mark.parametrize("rate", [2_000, 20_000, 200_000])
+@pytest.mark.parametrize("idle", [0.0, 3600.0])
+@pytest.mark.parametrize("known", [False, True])
+def test_two_long_queues_get_equal_parts_whatever_is_known_of_the_rate(*, known: bool, idle: float, rate: int) -> None:
+    """The second one comes later, and does not catch up with the first one before it shares (measured on a GPU)."""
+    pod = warm() if known else Pod()
+    pod.rate = rate
+    pod.now += idle
+    for client in ("large", "small"):
+        pod.send(client)
+    pod.compute(2)
+    pod.send("large", 300)
+    before = pod.compute(20)["large"]
+    pod.send("small", 300)
+    found = pod.compute(200)
+    assert before == 20
+    assert abs(found["large"] - found["small"]) <= 60, found
+
+
+def test_a_queue_that_its_client_gives_up_costs_it_nothing() -> None:
+    pod = warm()
+    pod.send("large", 50)
+    given_up = [pod.shares.begin("small", TOKENS) for _ in range(50)]
+    for place in given_up:
+        pod.shares.end(place, None)
+    pod.send("small", 20)
+    found = pod.compute(40)
+    assert abs(found["large"] - found["small"]) <= 4, found
+
+
 def test_shares_hold_in_each_priority() -> None:
     pod = warm(gold=Standing(share=3), batch=Standing("Low", share=1000))
     for _ in range(100):
@@ -115,7 +146,9 @@ def test_what_a_request_takes_is_learned_from_those_before_it() -> None:
     for _ in range(20):
         pod.shares.end(pod.shares.begin("chat", image), few)
     pod.shares.end(pod.shares.begin("a", 1700), Usage(1700, 0))
-    assert abs(pod.shares.begin("chat", image).tokens - 1700) < 500
+    pod.send("large")  # something waits: times go on
+    seconds = [pod.shares.begin(*one).ends - pod.now for one in (("chat", image), ("a", 1700))]
+    assert 0.7 < seconds[0] / seconds[1] < 1.3
 
 
 def test_clients_with_long_queues_get_their_shares() -> None:
@@ -243,3 +276,43 @@ async def test_a_client_with_one_request_does_not_wait_for_those_of_another(tmp_
             changed.notify_all()
         assert {answer[0] for answer in await asyncio.gather(*posts)} == {200}
         assert taken.index("chat") <= 2
+
+
+async def test_a_new_queue_begins_where_pods_are_in_the_others(tmp_path: Path) -> None:
+    """The first byte of an answer says where they are, and not its end."""
+    keys = Keys(mounted(tmp_path, batch=OLD, chat=OTHER), {})
+    async with fleet("p", "d", keys=keys, fair_shares=FairShares({}, clock=lambda: 0.0)) as world:
+        begins, came, ends = (asyncio.Event() for _ in range(3))
+
+        async def stream(request: web.Request) -> web.StreamResponse:
+            await begins.wait()
+            response = await events(request)
+            await response.write(EVENTS[0])
+            await ends.wait()
+            return response
+
+        async def whole(_request: web.Request) -> web.Response:
+            await ends.wait()
+            return web.json_response({"choices": []})
+
+        async def first() -> None:
+            body = {"prompt": "one two", "max_tokens": 9, "stream": True}
+            async with world.client.post(f"{world.url}/v1/completions", json=body, headers=bearer(OLD)) as answer:
+                await answer.content.readany()
+                came.set()
+                await answer.read()
+
+        async with asyncio.TaskGroup() as group:
+            world["d"].fault = stream
+            group.create_task(first())
+            await until(lambda: len(world["d"].headers) == 1, "the stream is at D")
+            world["d"].fault = whole
+            group.create_task(world.post(headers=bearer(OLD)))
+            await until(lambda: len(world["d"].headers) == 2, "a request waits behind it")
+            begins.set()
+            await came.wait()
+            group.create_task(world.post(headers=bearer(OTHER)))
+            await until(lambda: len(world["d"].headers) == 3, "the request of the other client waits")
+            ends.set()
+        begun, waits, new = (int(headers[HEADER]) for headers in world["d"].headers)
+        assert begun < waits == new

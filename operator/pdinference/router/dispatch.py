@@ -253,7 +253,7 @@ class Dispatcher:
             PoisonError: Pods died while they had it, or died of the same request before.
         """
         if record.place is not None:
-            call = call.placed(record.place)
+            call = call.placed(record.place.number)
         if self._deaths.known(call):
             raise self._poison(record)
         if self._adaptive is not None and call.path == PATH and call.stream:

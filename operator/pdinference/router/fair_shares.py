@@ -1,15 +1,17 @@
 """Places of requests in vLLM's queue, by the shares and priorities of clients. Pure but for its clocks.
 
 vLLM takes the waiting request with the lowest priority first (`--scheduling-policy priority`). The number is a
-time here: when the request would end if the clients of the last minutes shared the pods (as the finish times of
-Demers, Keshav and Shenker 1989, "Analysis and simulation of a fair queueing algorithm"). So a client with a long queue
-goes behind one with a short queue, and no request waits for ever, because later requests have later times.
+time here: when the request would end if the clients of the last minutes shared the pods. A request starts where the
+last one of its client ends, and not before the one that pods have begun last (Golestani 1994, "A self-clocked fair
+queueing scheme for broadband applications"): so shares hold although the rate of the pods is an estimate. Later
+requests have later times, so that none waits for ever, and several routers have about the same times.
 
 Tests: tests/router/test_fair_shares.py
 """
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,8 +34,9 @@ _RECENT_S: Final = 60.0
 _PRESENT_S: Final = 600.0
 """Time after its last request for which a client counts among those that share. If only those with requests did, the
 times of a client that came first would be those of one that has the pods for itself."""
-_SLOWEST: Final = 100.0
-"""Tokens a second. Before requests have ended, the rate of the pods is not known."""
+_SLOWEST: Final = 1000.0
+"""Tokens a second, before requests have ended. With too low a rate, times run ahead of the clock, and shares still
+hold; with too high a rate, they fall behind it, and the order is that of arrival."""
 _LATEST: Final = 0.3
 """Of the last request in what is known of a client's requests."""
 _SCALES: Final = (0.001, 10.0)
@@ -53,7 +56,7 @@ class Standing:
     share: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueuePlace:
     """A request in the queue.
 
@@ -61,13 +64,15 @@ class QueuePlace:
         number: For vLLM, where the lowest one goes first: a time in milliseconds.
         client: Whose it is.
         prompt: Estimate of its prompt tokens by its length.
-        tokens: Tokens that it should take.
+        ends: When it would end, in seconds.
+        waits: Whether pods have not begun with it.
     """
 
     number: int
     client: str
     prompt: int
-    tokens: float
+    ends: float
+    waits: bool = field(default=True, compare=False)
 
 
 class FairShares:
@@ -82,6 +87,7 @@ class FairShares:
         self._standings = standings
         self._clock = clock
         self._queues: dict[str, _Queue] = {}
+        self._lines: dict[Priority, _Line] = {priority: _Line() for priority in _STEPS}
         self._rate = _Rate(clock())
         self._under_way = 0
 
@@ -92,18 +98,25 @@ class FairShares:
             client: Whose it is.
             prompt: Estimate of its prompt tokens, by its length.
         """
-        now, queue = self._clock(), self._queues.setdefault(client, _Queue())
-        standing = self._standing(client)
-        tokens = prompt * queue.scale + queue.answer
+        now, queue, standing = self._clock(), self._queues.setdefault(client, _Queue()), self._standing(client)
+        line = self._lines[standing.priority]
         queue.requests += 1
-        queue.tokens += tokens
         queue.seen = now
         rate = self._rate.at(now, busy=self._under_way > 0)
         self._under_way += 1
-        ends = queue.tokens / (rate * standing.share / self._shares(standing.priority, now))
-        lead = LONGEST_LEAD_S * ends / (LONGEST_LEAD_S + ends)
+        if not line.waiting:  # no request has a place before which or after which the next ones go
+            line.begin(self._shares(standing.priority, now) / rate)
+        tokens = prompt * queue.scale + queue.answer
+        ends = line.add(client, now, tokens / standing.share)
+        lead = LONGEST_LEAD_S * (ends - now) / (LONGEST_LEAD_S + ends - now)
         step = _STEPS[standing.priority] * PRIORITY_STEP_S
-        return QueuePlace(_milliseconds(now + step + lead), client, prompt, tokens)
+        return QueuePlace(_milliseconds(now + step + lead), client, prompt, ends)
+
+    def begun(self, place: QueuePlace) -> None:
+        """A pod has begun to answer a request."""
+        line = self._line(place)
+        line.begun = max(line.begun, place.ends)
+        line.remove(place)
 
     def end(self, place: QueuePlace, usage: Usage | None) -> None:
         """A request has ended.
@@ -114,7 +127,7 @@ class FairShares:
         """
         queue = self._queues[place.client]
         queue.requests -= 1
-        queue.tokens = queue.tokens - place.tokens if queue.requests else 0.0
+        self._line(place).remove(place)
         self._rate.at(self._clock(), busy=True)
         self._under_way -= 1
         if usage is not None:
@@ -130,20 +143,59 @@ class FairShares:
     def _standing(self, client: str) -> Standing:
         return self._standings.get(client, Standing())
 
+    def _line(self, place: QueuePlace) -> "_Line":
+        return self._lines[self._standing(place.client).priority]
+
+
+@dataclass(slots=True)
+class _Line:
+    """The requests of a priority that wait for pods, in seconds of a clock of their own.
+
+    Attributes:
+        begun: When the last one of those would have ended that pods have begun with.
+        ends: When the last request of each client would end that has requests here.
+        waiting: Number of the requests of each.
+        seconds: What a token takes of a client with a share of 1.
+    """
+
+    begun: float = -math.inf
+    ends: dict[str, float] = field(default_factory=dict)
+    waiting: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def begin(self, seconds: float) -> None:
+        """Begin anew."""
+        self.begun, self.seconds = -math.inf, seconds
+
+    def add(self, client: str, now: float, tokens: float) -> float:
+        """When a request would end that comes now, and has so many tokens for a share of 1."""
+        starts = max(now, self.begun, self.ends.get(client, now))
+        self.ends[client] = ends = starts + tokens * self.seconds
+        self.waiting[client] += 1
+        return ends
+
+    def remove(self, place: QueuePlace) -> None:
+        """A request does not wait any more."""
+        if not place.waits:
+            return
+        place.waits = False
+        self.waiting[place.client] -= 1
+        if not self.waiting[place.client]:
+            del self.waiting[place.client], self.ends[place.client]
+
 
 @dataclass(slots=True)
 class _Queue:
-    """A client's requests that have not ended.
+    """What is known of a client's requests.
 
     Attributes:
-        tokens: What they should take.
+        requests: Number of those that have not ended.
         seen: When the last one came.
         answer: Mean tokens of the client's answers.
         scale: Mean prompt tokens for one of the estimate.
     """
 
     requests: int = 0
-    tokens: float = 0.0
     seen: float = 0.0
     answer: float = 0.0
     scale: float = 1.0

@@ -20,6 +20,7 @@ from pdinference.api.names import (
 from pdinference.router.adaptive import Choice
 from pdinference.router.answer_text import AnswerText
 from pdinference.router.client_tokens import ClientTokens
+from pdinference.router.fair_shares import QueuePlace
 from pdinference.router.room import ClientAnswers
 from pdinference.router.timing import LatencyMetrics, StreamTiming
 from pdinference.router.tracing import Tracer
@@ -168,7 +169,7 @@ class Record:
     path: str = ""
     client: str = ""
     owner: str = ""
-    place: int | None = None
+    place: QueuePlace | None = None
     answers: ClientAnswers | None = None
     prefill: str = ""
     decode: str = ""

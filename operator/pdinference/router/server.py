@@ -228,8 +228,7 @@ class Front:
             return
         if call.found is not None and not is_empty(call.found.get(_BEAM_SEARCH)):
             raise MalformedError(f"`{_BEAM_SEARCH}` is not supported where clients share by order: FairShares.")
-        place = self._fair_shares.begin(record.client, call.tokens)
-        record.place = place.number
+        record.place = place = self._fair_shares.begin(record.client, call.tokens)
         try:
             yield
         finally:
@@ -250,6 +249,8 @@ class Front:
         progress = StreamProgress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
         with ExitStack() as stack:
             async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
+                if self._fair_shares is not None and record.place is not None:
+                    self._fair_shares.begun(record.place)
                 headers = _headers(answer.headers, record)
                 if isinstance(answer, Whole):
                     _count(answer, call, record)
