@@ -69,7 +69,7 @@ def _document(load: Load) -> dict[str, Any]:
         "apiVersion": "pdinference.io/v1alpha1",
         "kind": "PDInference",
         "metadata": {"name": "published"},
-        "spec": {"model": model, "engine": engine, **roles},
+        "spec": {"model": model, "engine": engine, "router": {"policy": "least_loaded"}, **roles},  # not ours
     }
 
 

@@ -9,7 +9,7 @@ STARTUP_SPREAD = 0.2
 MIN_PODS, MAX_PODS = 1, 16
 
 ROUTING = "least_loaded"
-"""How the router chooses pods, the same for all policies of scaling: the operator's default."""
+"""How the router chooses pods, the same for all policies of scaling: no two prompts have a beginning in common."""
 
 _LONG_PROMPT = 8000
 TTFT_OBJECTIVE = 2.0

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from benchmarks.routers import choice, faults, latency, plan, policies
-from benchmarks.routers.launch import OURS_BY_PREFIX, SPLIT, UNSPLIT, Tools
+from benchmarks.routers.launch import OURS_BY_LOAD, SPLIT, UNSPLIT, Tools
 
 
 @click.group(help=__doc__)
@@ -33,7 +33,7 @@ def _print(rows: Iterable[dict[str, Any]]) -> None:
 
 def _fast(names: tuple[str, ...]) -> list[str]:
     """Without a second policy, which costs the same."""
-    return [name for name in names if name != OURS_BY_PREFIX]
+    return [name for name in names if name != OURS_BY_LOAD]
 
 
 @main.command("latency")

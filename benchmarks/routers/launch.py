@@ -22,12 +22,12 @@ from benchmarks.processes import HOST, ports
 from benchmarks.routers import llm_d
 
 OURS: Final = "pdinference"
-OURS_BY_PREFIX: Final = "pdinference, cache_aware"
+OURS_BY_LOAD: Final = "pdinference, least_loaded"
 VLLM: Final = "vllm-router"
 SGLANG: Final = "sglang-router"
 LLM_D: Final = "llm-d"
-UNSPLIT: Final = (OURS, OURS_BY_PREFIX, VLLM, SGLANG, LLM_D)
-SPLIT: Final = (OURS, OURS_BY_PREFIX, VLLM, LLM_D)
+UNSPLIT: Final = (OURS, OURS_BY_LOAD, VLLM, SGLANG, LLM_D)
+SPLIT: Final = (OURS, OURS_BY_LOAD, VLLM, LLM_D)
 """sglang-router splits requests for SGLang's own servers alone, over HTTP."""
 
 _OURS: Final = "from pdinference.cli import main; main()"
@@ -97,7 +97,7 @@ def router_of(
         elif name in {VLLM, SGLANG}:
             lines = {name: [*_theirs(name, tools, port, d, p), *options]}
         else:
-            policy = ["--policy=cache_aware"] if name == OURS_BY_PREFIX else []
+            policy = ["--policy=least_loaded"] if name == OURS_BY_LOAD else []
             lines = {OURS: [*_ours(port, d, p), *policy, *options]}
         processes = [stack.enter_context(_running(line, folder / f"{what}.log")) for what, line in lines.items()]
         _wait(port, model, processes, folder)

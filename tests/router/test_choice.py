@@ -142,10 +142,9 @@ def test_a_pod_with_the_prefix_is_passed_when_its_queue_is_longer_than_what_it_s
     one = prompt(PREFIX * 4)
     has = choose(pods, one)
     sent = give(has, one)
-    has.prompts[sent] = has.tokens = one.tokens // 2
-    assert choose(pods, one) is has
-    has.prompts[sent] = has.tokens = 2 * one.tokens
-    assert choose(pods, one) is not has
+    for outstanding, stays in ((one.tokens, True), (3 * one.tokens, False)):
+        has.prompts[sent] = has.tokens = outstanding
+        assert (choose(pods, one) is has) == stays
 
 
 def test_answers_under_way_count_less_than_prompts() -> None:
@@ -164,14 +163,14 @@ def test_answers_under_way_count_less_than_prompts() -> None:
 
 @given(st.integers(2, 6), st.integers(1, 60), st.booleans())
 def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int, compared: bool) -> None:
-    """The most loaded pod has at most two requests more than any other."""
+    """The most loaded pod has at most three requests more than any other."""
     pods = [pod(number) for number in range(count)]
     choose = (policies("cache_aware", chain_of=chain_of) if compared else policies("cache_aware"))[P]
     one = prompt(PREFIX)
     for _ in range(requests):
         give(choose(pods, one), one)
     loads = [each.tokens for each in pods]
-    assert max(loads) <= min(loads) + 2 * one.tokens
+    assert max(loads) <= min(loads) + 3 * one.tokens
 
 
 def test_prompts_that_have_nothing_in_common_go_where_the_least_is_to_do() -> None:
@@ -181,7 +180,7 @@ def test_prompts_that_have_nothing_in_common_go_where_the_least_is_to_do() -> No
         one = prompt(f"{number} " * 4000)
         least = min(each.tokens for each in pods)
         chosen = choose(pods, one)
-        assert chosen.tokens - least <= 512
+        assert chosen.tokens == least
         give(chosen, one)
 
 

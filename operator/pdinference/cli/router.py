@@ -77,7 +77,7 @@ def router_command() -> None:
     show_default=True,
     help="Whether the router becomes ready only after prompts of its own went through P and D with right answers.",
 )
-@click.option("--policy", type=click.Choice(get_args(RouterPolicy)), default="least_loaded", show_default=True)
+@click.option("--policy", type=click.Choice(get_args(RouterPolicy)), default="cache_aware", show_default=True)
 @click.option(
     "--when-no-prefill",
     type=click.Choice(get_args(WhenNoPrefill)),

@@ -39,8 +39,9 @@ _LONGEST_KEY: Final = 64
 """Of a BLAKE2b key, in bytes."""
 _OF_ANSWERS: Final = 0.1
 """What an answer under way costs the requests beside it, of what its prompt did: each step reads its KV cache."""
-_FIRST_TOKENS: Final = 512
-"""Of these bytes, about. So much of a prompt may be at the pod that other routers would choose for the same bytes."""
+_COMPUTED: Final = 2.0
+"""What a token of a prompt costs that is not in the cache, in tokens that wait before it: the answers of the pod wait
+as well as the prompt."""
 
 
 def least_tokens(pods: Sequence[Pod], _call: RequestView) -> Pod:
@@ -61,8 +62,8 @@ def by_session(pods: Sequence[Pod], call: RequestView) -> Pod:
 class ByPrefix:
     """The pod with the least to do: what is outstanding there, and what it does not have of this prompt.
 
-    What pods have is known by what this router has sent to them. Other routers have sent prompts, too: the pod of the
-    first bytes, which is the same for all of them, counts as one that has these.
+    What pods have is known by what this router has sent to them. Of several without requests, it is the one of the
+    prompt's first bytes, which other routers choose, too.
 
     Args:
         chain_of: Gives the chain of a request.
@@ -76,10 +77,9 @@ class ByPrefix:
         """One of them."""
         chain = self._chain_of(call)
         known = self._index.known(chain, pods)
-        had = {pod: call.tokens * known[pod] / max(1, chain.size) for pod in pods}
+        saved = {pod: _COMPUTED * call.tokens * known[pod] / max(1, chain.size) for pod in pods}
         home = _affine(pods, call.body[:_PREFIX_BYTES])
-        had[home] = max(had[home], min(_FIRST_TOKENS, call.tokens))
-        pod = min(pods, key=lambda pod: (_work(pod) - had[pod], pod.requests, pod.turn))
+        pod = min(pods, key=lambda pod: (_work(pod) - saved[pod], pod.requests > 0 or pod is not home, pod.turn))
         self._index.add(chain, pod)
         return pod
 

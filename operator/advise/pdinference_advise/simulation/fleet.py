@@ -300,6 +300,7 @@ class SimulatedFleet:
 
 def _first(request: Request, pod: SimulatedPod, at: float) -> None:
     request.first_at = at + pod.engine.backlog
+    pod.has_begun(request)
 
 
 def _done(request: Request, pod: SimulatedPod, load: int, at: float) -> None:

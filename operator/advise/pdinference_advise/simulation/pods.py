@@ -68,6 +68,10 @@ class SimulatedPod:
         known.tokens += load
         known.prompts[request] = load
 
+    def has_begun(self, request: Request) -> None:
+        """Note that its prompt is computed, as `Pod.has_begun` does."""
+        self.known.prompts.pop(request, None)
+
     def end(self, request: Request, load: int, answer: int, at: float) -> None:
         """A request has left, with tokens of an answer."""
         known = self.known

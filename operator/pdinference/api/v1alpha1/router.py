@@ -165,9 +165,9 @@ class Router(ApiModel):
     allow others."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Router pods."""
-    policy: RouterPolicy = "least_loaded"
-    """How the router selects pods. least_loaded: P by outstanding prompt tokens, D by running requests. cache_aware: as
-    least_loaded, but P also by what it has of the prompt in its cache. consistent_hash: by the header X-Session-Id.
+    policy: RouterPolicy = "cache_aware"
+    """How the router selects pods. cache_aware: P by outstanding prompt tokens and what it has of the prompt in its
+    cache, D by running requests. least_loaded: the same without the cache. consistent_hash: by the header X-Session-Id.
     power_of_two: the less loaded of two random pods."""
     when_no_prefill: WhenNoPrefill = "Serve"
     """What happens to requests while no P pod can compute prompts. Serve: D computes them. Wait: they wait for a P pod.
