@@ -95,20 +95,20 @@ def publish(
     repository = f"{registry}/{CHARTS}/{charts.CHART.name}"
     chart = Artifact(f"{repository}:{number}", "chart")
     bundle = Artifact(f"{registry}/{olm.IMAGE}:{number}", "olm-bundle")
-    of_images = _of_images(registry, names, architectures)
-    artifacts = [*of_images, chart, bundle]
+    image_artifacts = _image_artifacts(registry, names, architectures)
+    artifacts = [*image_artifacts, chart, bundle]
     digests = {each.target: digest for each in artifacts if (digest := _digest(each.target))}
     _require_new(number, digests)
     packed = _write_files(registry, folder, changelog)
     _require_images(packed, registry, {each.target for each in artifacts})
-    built = {each.name: each.variants[0] for each in of_images if not each.members}
+    built = {each.name: each.variants[0] for each in image_artifacts if not each.members}
     images.build(list(built.values()))
     sbom.write_all(folder, built)
     new = [each for each in artifacts if each.target not in digests]
     for each in new:
         text = provenance.predicate(each.target, started, built=each.variants)
         (folder / f"{each.name}{PROVENANCE}").write_text(text, encoding="utf-8")
-    for each in of_images:
+    for each in image_artifacts:
         if each in new:
             digests[each.target] = _push_list(each, digests) if each.members else _push_image(each)
     digests[chart.target] = _push_chart(packed, chart.target)
@@ -121,7 +121,7 @@ def publish(
     return digests
 
 
-def _of_images(registry: str, names: Sequence[str], architectures: Sequence[str]) -> list[Artifact]:
+def _image_artifacts(registry: str, names: Sequence[str], architectures: Sequence[str]) -> list[Artifact]:
     """The images, and each list of images after those that it names, which the registry has to have first."""
     found = [
         Artifact(f"{registry}/{image.name}:{image.tag}", f"image-{image.name}", image.variants(architectures))
