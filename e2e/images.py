@@ -48,6 +48,8 @@ _EMULATED_BASE_SECONDS: Final = 5400  # 420 to 780 s on two cores with a load of
 _BUILD_SECONDS: Final = 5400  # longer than the server at the end of vllm-cpu may take to start
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 """Architectures, as images and Debian call them, with the kernel's names."""
+OWN: Final = {machine: name for name, machine in MACHINES.items()}.get(platform.machine(), platform.machine())
+"""The architecture of this machine."""
 _EMULATION: Final = Path("/proc/sys/fs/binfmt_misc")
 TOOLS: Final = ("buildah", "mmdebstrap")
 """Programs of Debian that building takes, and the names of their packages."""
@@ -57,7 +59,8 @@ _STEP: Final = re.compile(r"(\[\d+/\d+\] )?STEP ")
 _LINE_LENGTH: Final = 110
 _LAST_LINES: Final = 40
 _NEEDED_BYTES: Final = 12_000_000_000  # the largest image, its packed layer while it is committed, and slack
-_LABEL: Final = "io.pdinference.inputs"
+LABEL: Final = "io.pdinference.inputs"
+"""Of a built image: the hash of what it was built from."""
 _STREAMER: Final = "images/vllm-cpu/requirements-streamer.txt"
 """vLLM's own images have the streamer, its CPU build has not. Its boto3 and the operator's Kubernetes client want other
 releases of python-dateutil, so it cannot be in uv.lock."""
@@ -75,7 +78,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of this repository.
+    """An image of this repository for machines of one architecture.
 
     Attributes:
         name: Its folder below images/, and the last part of its reference.
@@ -83,7 +86,7 @@ class Image:
         inputs: The files and folders, relative to the repository, that its Dockerfile copies.
         repository: The sources: this checkout, or the files of another commit.
         architectures: Those that its packages are pinned for.
-        architecture: Of the machines that run it, if it is another one than that of this machine.
+        architecture: Of the machines that run it. Default: that of this machine.
     """
 
     name: str
@@ -91,17 +94,27 @@ class Image:
     inputs: tuple[str, ...]
     repository: Path = REPOSITORY
     architectures: tuple[str, ...] = ("amd64",)
-    architecture: str | None = None
+    architecture: str = OWN
+
+    @property
+    def foreign(self) -> str | None:
+        """Its architecture, if this machine runs its programs under emulation alone."""
+        return None if self.architecture == OWN else self.architecture
 
     @property
     def reference(self) -> str:
         """What pods call it."""
-        return f"localhost/pdinference/{self.name}:{'-'.join(filter(None, [self.tag, self.architecture]))}"
+        return f"localhost/pdinference/{self.name}:{'-'.join(filter(None, [self.tag, self.foreign]))}"
 
     @property
     def dockerfile(self) -> Path:
         """How it is built."""
         return self.repository / "images" / self.name / "Dockerfile"
+
+    def variants(self, architectures: Sequence[str]) -> tuple["Image", ...]:
+        """The image for each architecture that its packages are pinned for; without any, for this machine's."""
+        pinned = [each for each in dict.fromkeys(architectures) if each in self.architectures]
+        return tuple(replace(self, architecture=each) for each in pinned) or (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +152,12 @@ IMAGES: Final = {
 }
 
 
-def build_images(names: Sequence[str] = tuple(IMAGES), architecture: str | None = None) -> dict[str, BuiltImage]:
-    """Build what is not up to date, and say where each image is.
+def build_images(names: Sequence[str] = tuple(IMAGES), architecture: str = OWN) -> dict[str, BuiltImage]:
+    """Build images of this checkout for one architecture: `build`, by their names.
 
     Args:
         names: Folders below images/.
-        architecture: Of the machines that run them. Default: that of this machine. The programs of another one run
-            under emulation.
-
-    Returns:
-        The images by their names.
+        architecture: Of the machines that run them.
 
     Raises:
         ImageError: An image can't be built; the message says why.
@@ -156,19 +165,25 @@ def build_images(names: Sequence[str] = tuple(IMAGES), architecture: str | None 
     unknown = sorted(set(names) - IMAGES.keys())
     if unknown:
         raise ImageError(f"There is no image {', '.join(unknown)}: choose from {', '.join(IMAGES)}.")
-    lacking = [name for name in names if architecture and architecture not in IMAGES[name].architectures]
-    if lacking:
-        raise ImageError(f"The packages of {', '.join(lacking)} are not pinned for {architecture}.")
-    foreign = architecture if architecture and is_foreign(architecture) else None
-    _require_emulation(foreign)
+    built = build([replace(IMAGES[name], architecture=architecture) for name in names])
+    return dict(zip(names, built, strict=True))
+
+
+def build(images: Sequence[Image]) -> list[BuiltImage]:
+    """Build what is not up to date, and say where each image is.
+
+    Args:
+        images: The build of a foreign one runs its programs under emulation.
+
+    Raises:
+        ImageError: An image can't be built; the message says why.
+    """
+    for image in images:
+        if image.architecture not in image.architectures:
+            raise ImageError(f"The packages of {image.name} are not pinned for {image.architecture}.")
     # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
     with locked(_lock()):
-        return {name: _up_to_date(replace(IMAGES[name], architecture=foreign)) for name in names}
-
-
-def is_foreign(architecture: str) -> bool:
-    """Whether this machine runs programs of an architecture under emulation alone."""
-    return MACHINES[architecture] != platform.machine()
+        return [_up_to_date(image) for image in images]
 
 
 def build_earlier(repository: Path, tag: str) -> tuple[BuiltImage, BuiltImage]:
@@ -184,8 +199,7 @@ def build_earlier(repository: Path, tag: str) -> tuple[BuiltImage, BuiltImage]:
     images = [replace(IMAGES["operator"], repository=repository.absolute(), tag=tag)]
     if (repository / _VLLM_ROUTER).exists():
         images.append(Image("router", tag, (_VLLM_ROUTER, "images/uv-requirements.txt"), repository.absolute()))
-    with locked(_lock()):
-        built = [_up_to_date(image) for image in images]
+    built = build(images)
     return built[0], built[-1]
 
 
@@ -205,11 +219,11 @@ def save(name: str, archive: Path) -> None:
     _archive(image.reference, archive.absolute())
 
 
-def push(reference: str, target: str, *, tls: bool = True) -> str:
+def push(image: Image, target: str, *, tls: bool = True) -> str:
     """Push a built image to a registry.
 
     Args:
-        reference: What was built.
+        image: What was built.
         target: Its reference in the registry.
         tls: Whether the registry speaks TLS.
 
@@ -222,7 +236,7 @@ def push(reference: str, target: str, *, tls: bool = True) -> str:
     with TemporaryDirectory() as folder:
         digest = Path(folder) / "digest"
         options = ["--quiet", f"--tls-verify={str(tls).lower()}", f"--digestfile={digest}"]
-        _buildah("push", "push", *options, reference, f"docker://{target}")
+        _buildah("push", "push", *options, image.reference, f"docker://{target}")
         return digest.read_text(encoding="utf-8").strip()
 
 
@@ -246,29 +260,29 @@ def clean() -> None:
 
 
 @contextlib.contextmanager
-def mounted(reference: str) -> Iterator[Path]:
+def mounted(image: Image) -> Iterator[Path]:
     """The files of a built image, to be read until the end of the block.
 
     Raises:
         ImageError: There is no such image.
     """
     with locked(_lock()):
-        container = _output(_buildah_command("from", "--quiet", "--pull-never", reference)).strip()
+        container = _output(_buildah_command("from", "--quiet", "--pull-never", image.reference)).strip()
         try:
             yield Path(_output(_buildah_command("mount", container)).strip())
         finally:
             _forget_containers()
 
 
-def base_layer(reference: str) -> str:
+def base_layer(image: Image) -> str:
     """The digest of a built image's first layer, uncompressed: the base made from Debian's packages.
 
     Raises:
         ImageError: There is no such image.
     """
-    configuration = _configuration(reference)
+    configuration = _configuration(image.reference)
     if configuration is None:
-        raise ImageError(f"There is no image {reference}: run `make images`.")
+        raise ImageError(f"There is no image {image.reference}: run `make images`.")
     return str(configuration["rootfs"]["diff_ids"][0])
 
 
@@ -389,6 +403,7 @@ def _up_to_date(image: Image) -> BuiltImage:
     _require_tools()
     content = content_hash(image)
     if _label(image.reference) != content:
+        _require_emulation(image.foreign)
         _require_space()
         started = time.monotonic()
         _say(f"{image.reference}: building")
@@ -409,7 +424,7 @@ def content_hash(image: Image) -> str:
     )
     facts = [
         image.reference,
-        _base_key(image.architecture),
+        _base_key(image.foreign),
         *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES),
     ]
     digest.update(json.dumps([facts, [os.path.relpath(file, image.repository) for file in files]]).encode())
@@ -427,12 +442,12 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _build(image: Image, content: str) -> None:
-    base = _base(image.architecture)
+    base = _base(image.foreign)
     try:
         _buildah(
             image.name,
             "build",
-            *_of_architecture(image.architecture),
+            *_of_architecture(image.foreign),
             "--isolation=chroot",
             "--network=host",
             "--layers=false",
@@ -441,7 +456,7 @@ def _build(image: Image, content: str) -> None:
             f"--build-arg=BASE_IMAGE={base}",
             f"--build-arg=VERSION={image.tag}",
             *_network_options(),
-            f"--label={_LABEL}={content}",
+            f"--label={LABEL}={content}",
             f"--tag={image.reference}",
             f"--file={image.dockerfile}",
             str(image.repository),
@@ -479,7 +494,7 @@ def _base(architecture: str | None) -> str:
         _run([*command, *foreign, _SUITE, root], log="base", timeout=limit)
         settings = [
             *_of_architecture(architecture),
-            f"--label={_LABEL}={key}",
+            f"--label={LABEL}={key}",
             "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin",
         ]
         _buildah("base", "config", *settings, container)
@@ -524,7 +539,7 @@ def _label(reference: str) -> str | None:
     configuration = _configuration(reference)
     if configuration is None:
         return None
-    return str((configuration["config"].get("Labels") or {}).get(_LABEL))
+    return str((configuration["config"].get("Labels") or {}).get(LABEL))
 
 
 def _configuration(reference: str) -> dict[str, Any] | None:
@@ -639,10 +654,10 @@ def cli() -> None:
     """The images of this repository, without Docker."""
 
 
-@cli.command()
+@cli.command("build")
 @click.argument("names", nargs=-1, type=click.Choice(list(IMAGES)))
-@click.option("--architecture", type=click.Choice(list(MACHINES)), help="Default: that of this machine.")
-def build(names: tuple[str, ...], architecture: str | None) -> None:
+@click.option("--architecture", type=click.Choice(list(MACHINES)), default=OWN, help="Default: that of this machine.")
+def build_command(names: tuple[str, ...], architecture: str) -> None:
     """Build all images, or only NAMES, and print what pods call them."""
     for image in build_images(names or tuple(IMAGES), architecture).values():
         click.echo(image.reference)

@@ -44,8 +44,7 @@ def predicate(
     target: str,
     started: datetime,
     *,
-    image: images.Image | None = None,
-    built_as: Sequence[str] = (),
+    built: Sequence[images.Image] = (),
     repository: Path = images.REPOSITORY,
     environment: Mapping[str, str] = os.environ,
 ) -> str:
@@ -54,18 +53,20 @@ def predicate(
     Args:
         target: The reference that the artifact gets in the registry.
         started: When the command that makes the release began.
-        image: The image, which has been built; None for what is made of files of the repository alone.
-        built_as: The references of what was built, one for each architecture. Default: that of the image.
+        built: The image, which has been built, or that of each architecture in a list of images. Default: the artifact
+            is made of files of the repository alone.
         repository: The checkout.
         environment: Variables, of which those of GitHub's workflows are read.
     """
     home = charts.metadata()["home"]
-    materials = [*_source(repository), *(_pins(image, built_as or (image.reference,)) if image is not None else ())]
+    parameters: Json = {"command": "make release", "artifact": target, "version": charts.version()}
+    if built:
+        parameters["architectures"] = [image.architecture for image in built]
     document = {
         "buildDefinition": {
             "buildType": f"{home}/{BUILD_TYPE}",
-            "externalParameters": {"command": "make release", "artifact": target, "version": charts.version()},
-            "resolvedDependencies": materials,
+            "externalParameters": parameters,
+            "resolvedDependencies": [*_source(repository), *map(_base, built), *_pins(built)],
         },
         "runDetails": {"builder": {"id": _builder(home, environment)}, "metadata": _run(started, environment)},
     }
@@ -85,15 +86,20 @@ def _source(repository: Path) -> list[Json]:
     return [known]
 
 
-def _pins(image: images.Image, built_as: Sequence[str]) -> list[Json]:
-    """The bases, whose packages have no pins, and the files with those of all others."""
-    layers = (images.base_layer(reference).partition(":") for reference in built_as)
-    bases = [{"name": "first layer: packages of Debian", "digest": {kind: digest}} for kind, _, digest in layers]
-    files = (
-        {"name": str(file.relative_to(image.repository)), "digest": {"sha256": _sha256(file)}}
-        for file in images.pins(image)
-    )
-    return [*bases, *files]
+def _base(image: images.Image) -> Json:
+    """The base, whose packages have no pins."""
+    kind, _, digest = images.base_layer(image).partition(":")
+    return {
+        "name": "first layer: packages of Debian",
+        "digest": {kind: digest},
+        "annotations": {"architecture": image.architecture},
+    }
+
+
+def _pins(built: Sequence[images.Image]) -> list[Json]:
+    """The files with the pins of all other packages, each once: they have the pins for all architectures."""
+    files = {file: str(file.relative_to(image.repository)) for image in built for file in images.pins(image)}
+    return [{"name": name, "digest": {"sha256": _sha256(file)}} for file, name in files.items()]
 
 
 def _sha256(file: Path) -> str:

@@ -11,6 +11,7 @@ What is in the registry is never replaced, but for the metadata for Artifact Hub
 import shlex
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,31 @@ PROVENANCE: Final = ".slsa.json"
 PREDICATES: Final = {"slsaprovenance1": PROVENANCE, "cyclonedx": sbom.ENDING}
 """What is attested: the type, as cosign calls it, and the end of the file's name."""
 _PUSH_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What has a digest in the registry, and by it a signature and attestations.
+
+    Attributes:
+        target: Its reference there.
+        name: The start of the names of its files.
+        variants: The image, or those for several architectures, which make a list of images; none for other artifacts.
+    """
+
+    target: str
+    name: str
+    variants: tuple[images.Image, ...] = ()
+
+    @property
+    def members(self) -> tuple["Artifact", ...]:
+        """Of a list of images, each image: it has a digest of its own, too."""
+        if len(self.variants) < 2:
+            return ()
+        return tuple(
+            Artifact(f"{self.target}-{image.architecture}", f"{self.name}-{image.architecture}", (image,))
+            for image in self.variants
+        )
 
 
 def publish(
@@ -64,37 +90,44 @@ def publish(
         SbomError: A bill of materials is not valid.
         ClusterError: Helm, crane or one of the commands failed.
     """
-    if attest and any(images.is_foreign(each) for each in architectures):
-        raise charts.ReleaseError(
-            "Bills of materials are made of this machine's images alone: leave out ATTEST, or other ARCHITECTURES."
-        )
     started = datetime.now(UTC)
     number = charts.version()
     repository = f"{registry}/{CHARTS}/{charts.CHART.name}"
-    chart, bundle = f"{repository}:{number}", f"{registry}/{olm.IMAGE}:{number}"
-    targets = {f"{registry}/{name}:{images.IMAGES[name].tag}": name for name in names}
-    there = {each: digest for each in [*targets, chart, bundle] if (digest := _digest(each))}
-    _require_new(number, list(there))
+    chart = Artifact(f"{repository}:{number}", "chart")
+    bundle = Artifact(f"{registry}/{olm.IMAGE}:{number}", "olm-bundle")
+    image_artifacts = _image_artifacts(registry, names, architectures)
+    artifacts = [*image_artifacts, chart, bundle]
+    digests = {each.target: digest for each in artifacts if (digest := _digest(each.target))}
+    _require_new(number, digests)
     packed = _write_files(registry, folder, changelog)
-    _require_images(packed, registry, targets)
-    sbom.write_all(folder, names)
-    built = {name: _built(name, architectures) for name in names}
-    new = {target: name for target, name in targets.items() if target not in there}
-    artifacts = {target: f"image-{name}" for target, name in new.items()} | {chart: "chart", bundle: "olm-bundle"}
-    for target, artifact in artifacts.items():
-        image = images.IMAGES[new[target]] if target in new else None
-        built_as = tuple(built[image.name].values()) if image else ()
-        text = provenance.predicate(target, started, image=image, built_as=built_as)
-        (folder / f"{artifact}{PROVENANCE}").write_text(text, encoding="utf-8")
-    digests = {target: there.get(target) or _push_images(built[name], target) for target, name in targets.items()}
-    digests[chart] = _push_chart(packed, chart)
-    digests[bundle] = _push_bundle(olm.packed(folder, number), bundle)
+    _require_images(packed, registry, {each.target for each in artifacts})
+    built = {each.name: each.variants[0] for each in image_artifacts if not each.members}
+    images.build(list(built.values()))
+    sbom.write_all(folder, built)
+    new = [each for each in artifacts if each.target not in digests]
+    for each in new:
+        text = provenance.predicate(each.target, started, built=each.variants)
+        (folder / f"{each.name}{PROVENANCE}").write_text(text, encoding="utf-8")
+    for each in image_artifacts:
+        if each in new:
+            digests[each.target] = _push_list(each, digests) if each.members else _push_image(each)
+    digests[chart.target] = _push_chart(packed, chart.target)
+    digests[bundle.target] = _push_bundle(olm.packed(folder, number), bundle.target)
     _push_metadata(repository)
     (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
     release.write_checksums(folder)
-    pushed = {f"{target.rpartition(':')[0]}@{digests[target]}": artifact for target, artifact in artifacts.items()}
+    pushed = {_by_digest(each.target, digests): each.name for each in new}
     run_all([*signing(sign, pushed), *attesting(attest, pushed, folder)])
     return digests
+
+
+def _image_artifacts(registry: str, names: Sequence[str], architectures: Sequence[str]) -> list[Artifact]:
+    """The images, and each list of images after those that it names, which the registry has to have first."""
+    found = [
+        Artifact(f"{registry}/{image.name}:{image.tag}", f"image-{image.name}", image.variants(architectures))
+        for image in (images.IMAGES[name] for name in names)
+    ]
+    return [artifact for each in found for artifact in (*each.members, each)]
 
 
 def _write_files(registry: str, folder: Path, changelog: Path) -> Path:
@@ -107,9 +140,9 @@ def _write_files(registry: str, folder: Path, changelog: Path) -> Path:
     return folder / f"{charts.CHART.name}-{number}.tgz"
 
 
-def _require_new(number: str, there: Sequence[str]) -> None:
+def _require_new(number: str, there: Iterable[str]) -> None:
     """Images of vLLM have vLLM's version, and several releases may share one."""
-    released = [each for each in there if each.endswith(f":{number}")]
+    released = [each for each in there if f":{number}-" in f"{each}-"]  # also NUMBER-ARCHITECTURE
     if released:
         raise charts.ReleaseError(
             f"The registry has {', '.join(released)}. A released version is never replaced: run `make version V=...`."
@@ -128,35 +161,21 @@ def _require_images(packed: Path, registry: str, pushed: Container[str]) -> None
         )
 
 
-def _built(name: str, architectures: Sequence[str]) -> dict[str, str]:
-    """Build an image for each architecture that it has, without any for this machine, and return the references."""
-    own = [each for each in architectures if each in images.IMAGES[name].architectures]
-    if not own:
-        return {"": images.build_images([name])[name].reference}
-    return {each: images.build_images([name], each)[name].reference for each in own}
-
-
-def _push_images(built: Mapping[str, str], target: str) -> str:
-    """Push an image, or a list of images for several architectures, and return the digest."""
-    if len(built) == 1:
-        (reference,) = built.values()
-        return _push_image(reference, target)
-    parts = {f"{target}-{architecture}": reference for architecture, reference in built.items()}
-    digests = {part: _push_image(reference, part) for part, reference in parts.items()}
-    manifests = [f"--manifest={target.rpartition(':')[0]}@{digest}" for digest in digests.values()]
+def _push_list(artifact: Artifact, digests: Mapping[str, str]) -> str:
+    """Push a list of images, which have been pushed, and return its digest."""
+    target = artifact.target
+    manifests = [f"--manifest={_by_digest(each.target, digests)}" for each in artifact.members]
     run([*_crane(target, "index"), "append", *manifests, f"--tag={target}"], timeout=_PUSH_SECONDS)
-    digest = _digest(target)
-    if digest is None:
-        raise charts.ReleaseError(f"The registry does not have {target} after crane has pushed it.")
-    return digest
+    return _pushed(target)
 
 
-def _push_image(reference: str, target: str) -> str:
+def _push_image(artifact: Artifact) -> str:
     """Push an image with the labels of this checkout, and return its digest.
 
     The labels are set in the registry: as part of the build, each commit would build all layers anew.
     """
-    digest = images.push(reference, target, tls=_tls(target))
+    (image,), target = artifact.variants, artifact.target
+    digest = images.push(image, target, tls=_tls(target))
     labels = [f"--label={name}={value}" for name, value in provenance.labels().items()]
     if not labels:
         return digest
@@ -191,6 +210,11 @@ def _pushed(reference: str) -> str:
     if digest is None:
         raise charts.ReleaseError(f"The registry does not have {reference}, which was pushed to it.")
     return digest
+
+
+def _by_digest(target: str, digests: Mapping[str, str]) -> str:
+    """REPOSITORY@DIGEST."""
+    return f"{target.rpartition(':')[0]}@{digests[target]}"
 
 
 def _digest(reference: str) -> str | None:
@@ -267,7 +291,13 @@ def lines(digests: Mapping[str, str]) -> str:
 @click.argument("registry")
 @click.option("--sign", default="", help="Start of a command that signs the REPOSITORY@DIGEST at its end.")
 @click.option("--attest", default="", help="The same, for one that takes --type TYPE --predicate FILE before it.")
-@click.option("--architecture", "architectures", multiple=True, help="Architecture of images; repeatable.")
+@click.option(
+    "--architecture",
+    "architectures",
+    multiple=True,
+    type=click.Choice(list(images.MACHINES)),
+    help="Architecture of images; repeatable.",
+)
 def main(registry: str, sign: str, attest: str, architectures: tuple[str, ...]) -> None:
     """Command line."""
     try:

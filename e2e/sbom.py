@@ -8,7 +8,7 @@ database, and the metadata of each installed Python distribution. Each is checke
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Final
@@ -41,22 +41,22 @@ class SbomError(Exception):
     """A bill of materials that is not as it should be; the message says why."""
 
 
-def write_all(folder: Path, names: Sequence[str] = tuple(images.IMAGES)) -> list[Path]:
-    """Write one for each part of the lock file and each image, which is built first if need be.
+def write_all(folder: Path, built: Mapping[str, images.Image]) -> list[Path]:
+    """Write one for each part of the lock file and each image.
 
     Args:
         folder: For the files.
-        names: The images, folders below images/.
+        built: Images that have been built, by the start of their files' names.
 
     Raises:
         SbomError: One is empty or invalid.
-        ImageError: An image can't be built.
+        ImageError: There is no such image.
         ClusterError: A program failed.
     """
     texts = {name: of_lock(*options) for name, options in LOCKED.items()}
-    for name, built in images.build_images(names).items():
-        with images.mounted(built.reference) as root:
-            texts[f"image-{name}"] = of_image(built.reference, root)
+    for name, image in built.items():
+        with images.mounted(image) as root:
+            texts[name] = of_image(image, root)
     folder.mkdir(parents=True, exist_ok=True)
     files = {folder / f"{name}{ENDING}": text for name, text in texts.items()}
     for file, text in files.items():
@@ -74,18 +74,23 @@ def of_lock(*options: str) -> str:
     return validated(run([*command, f"--project={images.REPOSITORY}"]))
 
 
-def of_image(reference: str, root: Path) -> str:
+def of_image(image: images.Image, root: Path) -> str:
     """What is installed in an image.
 
     Args:
-        reference: Its name and tag.
+        image: Which one.
         root: Its files.
     """
-    repository, _, tag = reference.rpartition(":")
-    image = Component(name=repository, version=tag, type=ComponentType.CONTAINER, bom_ref=reference)
+    described = Component(
+        name=image.reference.rpartition(":")[0],
+        version=image.tag,
+        purl=PackageURL("oci", None, image.name, None, {"arch": image.architecture, "tag": image.tag}),
+        type=ComponentType.CONTAINER,
+        bom_ref=image.reference,
+    )
     bom = Bom(components=[*_debian(root), *_python(root)])
-    bom.metadata.component = image
-    bom.register_dependency(image, bom.components)
+    bom.metadata.component = described
+    bom.register_dependency(described, bom.components)
     return validated(JsonV1Dot6(bom).output_as_string(indent=2) + "\n")
 
 
@@ -140,7 +145,8 @@ def main() -> None:
     """Write all."""
     programs.restrict()
     try:
-        for file in write_all(FOLDER):
+        images.build_images()
+        for file in write_all(FOLDER, {f"image-{name}": image for name, image in images.IMAGES.items()}):
             components = json.loads(file.read_text(encoding="utf-8"))["components"]
             click.echo(f"{file.relative_to(images.REPOSITORY)}: {len(components)} components")
     except (SbomError, images.ImageError, ClusterError) as error:

@@ -108,6 +108,15 @@ def test_an_image_is_not_built_for_an_architecture_without_its_packages() -> Non
         images.build_images(["vllm-cpu"], "arm64")
 
 
+def test_an_image_is_published_for_the_architectures_of_its_packages() -> None:
+    operator, vllm = images.IMAGES["operator"], images.IMAGES["vllm-cpu"]
+    several = [each.architecture for each in operator.variants(["arm64", "amd64", "arm64"])]
+    assert several == ["arm64", "amd64"]
+    assert [each.architecture for each in vllm.variants(["arm64", "amd64"])] == ["amd64"]
+    assert operator.variants([]) == (operator,)
+    assert operator.architecture == images.OWN
+
+
 @pytest.mark.parametrize("name", images.IMAGES)
 def test_images_run_as_nobody_in_particular(name: str) -> None:
     lines = images.IMAGES[name].dockerfile.read_text().splitlines()
@@ -159,9 +168,10 @@ def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch
 
 def test_the_operators_image_holds_what_its_bill_of_materials_says() -> None:
     """Of the image as it was built: the versions of the lock file, and the system that Python runs on."""
-    reference = images.build_images(["operator"])["operator"].reference
-    with images.mounted(reference) as root:
-        components = json.loads(sbom.of_image(reference, root))["components"]
+    images.build_images(["operator"])
+    image = images.IMAGES["operator"]
+    with images.mounted(image) as root:
+        components = json.loads(sbom.of_image(image, root))["components"]
     locked = json.loads(sbom.of_lock(*sbom.LOCKED["operator-python"]))["components"]
     assert {each["purl"] for each in locked} <= {each["purl"] for each in components}
     assert {"libc6", "python3.11-minimal", "pdinference"} <= {each["name"] for each in components}

@@ -11,7 +11,7 @@ from e2e import images, sbom
 STATUS = """\
 Package: libssl3
 Status: install ok installed
-Architecture: amd64
+Architecture: arm64
 Source: openssl
 Version: 3.0.17-1~deb12u3
 Maintainer: x
@@ -19,7 +19,7 @@ Description: x
 
 Package: removed
 Status: deinstall ok config-files
-Architecture: amd64
+Architecture: arm64
 Version: 1
 Maintainer: x
 Description: x
@@ -52,13 +52,15 @@ def test_an_image_is_named_with_the_packages_of_debian_and_of_python(tmp_path: P
         folder = tmp_path / place / "lib/python3.11/site-packages/Ruamel_Yaml-1.0.dist-info"
         folder.mkdir(parents=True)
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: Ruamel_Yaml\nVersion: 1.0\n")
-    document = json.loads(sbom.of_image("localhost/team/operator:1.0", tmp_path))
+    image = images.Image("operator", "1.0", (), architecture="arm64")
+    document = json.loads(sbom.of_image(image, tmp_path))
     assert {each["purl"] for each in document["components"]} == {
-        "pkg:deb/debian/libssl3@3.0.17-1~deb12u3?arch=amd64&distro=debian-12&upstream=openssl",
+        "pkg:deb/debian/libssl3@3.0.17-1~deb12u3?arch=arm64&distro=debian-12&upstream=openssl",
         "pkg:pypi/ruamel-yaml@1.0",
     }
     described = document["metadata"]["component"]
-    assert (described["name"], described["version"]) == ("localhost/team/operator", "1.0")
+    assert (described["name"], described["version"]) == ("localhost/pdinference/operator", "1.0")
+    assert described["purl"] == "pkg:oci/operator?arch=arm64&tag=1.0"
 
 
 @pytest.mark.parametrize(

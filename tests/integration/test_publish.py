@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from e2e import artifact_hub, charts, images, olm, provenance, publish, release
+from e2e.cluster import paths
 from e2e.cluster.build import binary
 from pdinference.api import names
 from tests.charts.helm import rendered
@@ -25,6 +28,14 @@ FILES = {
     f"{charts.CHART.name}-bundle-{NUMBER}.tgz", olm.POLICIES,
     "image-operator.slsa.json", "chart.slsa.json", "olm-bundle.slsa.json",
 }  # fmt: skip
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Architecture: {architecture}
+Version: 1
+Maintainer: x
+Description: x
+"""
 
 
 @pytest.fixture
@@ -52,13 +63,25 @@ def configuration(reference: str) -> Json:
     return dict(json.loads(crane("config", "--insecure", reference)))
 
 
-def first_layer(folder: Path) -> str:
-    """What the provenance says of it."""
-    found = json.loads((folder / "image-operator.slsa.json").read_text())["buildDefinition"]["resolvedDependencies"]
+def first_layers(provenance_file: Path) -> dict[str, str]:
+    """What the provenance says of them, by architecture."""
+    found = json.loads(provenance_file.read_text())["buildDefinition"]["resolvedDependencies"]
     pins = {each["name"] for each in found}
     assert pins >= {"source", "uv.lock", "images/uv-requirements.txt"}
-    (layer,) = (each["digest"]["sha256"] for each in found if each["name"].startswith("first layer"))
-    return f"sha256:{layer}"
+    return {
+        each["annotations"]["architecture"]: f"sha256:{each['digest']['sha256']}"
+        for each in found
+        if each["name"].startswith("first layer")
+    }
+
+
+def attested(reference: str, file: Path) -> list[str]:
+    """What the signing program of `signed` gets for an image with provenance and bill of materials."""
+    return [
+        f"--yes {reference}",
+        f"--yes -a --type slsaprovenance1 --predicate {file}.slsa.json {reference}",
+        f"--yes -a --type cyclonedx --predicate {file}.cdx.json {reference}",
+    ]
 
 
 def helm_show(chart: Path) -> str:
@@ -99,7 +122,8 @@ def test_a_release_is_published_once_and_whole(
             **provenance.labels(),
         }.items()
     )
-    assert first_layer(folder) == configuration(operator)["rootfs"]["diff_ids"][0]
+    (base, *_) = configuration(operator)["rootfs"]["diff_ids"]
+    assert first_layers(folder / "image-operator.slsa.json") == {images.OWN: base}
     assert configuration(bundle)["config"]["Labels"].items() >= {**olm.LABELS, **provenance.labels()}.items()
     (layer,) = json.loads(crane("manifest", "--insecure", bundle))["layers"]
     assert layer["digest"] == f"sha256:{hashlib.sha256(olm.packed(folder, NUMBER).read_bytes()).hexdigest()}"
@@ -122,6 +146,98 @@ def test_a_release_is_published_once_and_whole(
 
     with pytest.raises(charts.ReleaseError, match=r"operator:.*A released version is never replaced"):
         publish.publish(team, folder, names=["operator"], changelog=changelog)
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, images.Image]]:
+    """The operator's images for both architectures, in a storage of the test's own.
+
+    Each has one package of Debian and no program: to build the real ones takes an emulator.
+    """
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "bin").symlink_to(paths.binaries())
+    monkeypatch.setenv("PDINFERENCE_CACHE", str(cache))
+    operator = images.IMAGES["operator"]
+    variants = {each.architecture: each for each in operator.variants(operator.architectures)}
+    for architecture, image in variants.items():
+        built_from = tmp_path / architecture
+        for path, text in {
+            "Dockerfile": "FROM scratch\nCOPY root /\n",
+            "root/etc/os-release": "ID=debian\nVERSION_ID=12\n",
+            "root/var/lib/dpkg/status": STATUS.format(architecture=architecture),
+        }.items():
+            (built_from / path).parent.mkdir(parents=True, exist_ok=True)
+            (built_from / path).write_text(text)
+        storage = [f"--root={cache}/images/storage/root", f"--runroot={cache}/images/storage/run"]
+        label = f"--label={images.LABEL}={images.content_hash(image)}"
+        command = ["buildah", *storage, "--storage-driver=overlay", "build", f"--arch={architecture}", label]
+        subprocess.run([*command, f"--tag={image.reference}", built_from], check=True)
+    yield variants
+    images.clean()
+
+
+def test_each_architecture_of_an_image_has_signatures_and_files_of_its_own(
+    registry: str,
+    changelog: Path,
+    signed: tuple[Path, list[str]],
+    stand_ins: dict[str, images.Image],
+    tmp_path: Path,
+) -> None:
+    team, folder = f"{registry}/team", tmp_path / "release"
+    file, sign = signed
+    digests = publish.publish(
+        team,
+        folder,
+        names=["operator"],
+        changelog=changelog,
+        sign=sign,
+        attest=[*sign, "-a"],
+        architectures=list(stand_ins),
+    )
+    operator = f"{team}/operator:{NUMBER}"
+    found = json.loads(crane("manifest", "--insecure", operator))["manifests"]
+    assert {each["platform"]["architecture"]: each["digest"] for each in found} == {
+        each: digests[f"{operator}-{each}"] for each in stand_ins
+    }
+    signatures = file.read_text().splitlines()
+    bases: dict[str, str] = {}
+    for architecture, image in stand_ins.items():
+        name = f"image-operator-{architecture}"
+        by_digest = f"{team}/operator@{digests[f'{operator}-{architecture}']}"
+        assert [each for each in signatures if each.endswith(by_digest)] == attested(by_digest, folder / name)
+        bill = json.loads((folder / f"{name}.cdx.json").read_text())
+        assert bill["metadata"]["component"]["purl"] == f"pkg:oci/operator?arch={architecture}&tag={NUMBER}"
+        assert [each["purl"] for each in bill["components"]] == [
+            f"pkg:deb/debian/libc6@1?arch={architecture}&distro=debian-12&upstream=libc6"
+        ]
+        assert configuration(by_digest)["architecture"] == image.architecture
+        (bases[architecture],) = configuration(by_digest)["rootfs"]["diff_ids"]
+        assert first_layers(folder / f"{name}.slsa.json") == {architecture: bases[architecture]}
+    assert len(set(bases.values())) == len(stand_ins)
+
+    of_list = f"{team}/operator@{digests[operator]}"
+    provenance_of_list = attested(of_list, folder / "image-operator")[:2]
+    assert [each for each in signatures if each.endswith(of_list)] == provenance_of_list
+    assert first_layers(folder / "image-operator.slsa.json") == bases
+    assert not (folder / "image-operator.cdx.json").exists()
+
+
+def test_a_version_that_was_pushed_for_one_architecture_alone_is_not_replaced(
+    registry: str, changelog: Path, stand_ins: dict[str, images.Image], tmp_path: Path
+) -> None:
+    """As after an interruption between two pushes."""
+    pushed = f"{registry}/team/operator:{NUMBER}-arm64"
+    digest = images.push(stand_ins["arm64"], pushed, tls=False)
+    with pytest.raises(charts.ReleaseError, match=f"registry has {re.escape(pushed)}"):
+        publish.publish(
+            f"{registry}/team",
+            tmp_path / "release",
+            names=["operator"],
+            changelog=changelog,
+            architectures=list(stand_ins),
+        )
+    assert crane("digest", "--insecure", pushed).strip() == digest
 
 
 def test_nothing_is_pushed_for_a_version_without_notes(registry: str, tmp_path: Path) -> None:
@@ -147,10 +263,11 @@ def test_nothing_is_pushed_without_the_images_of_router_and_model(
 
 def test_an_image_of_another_version_is_kept(registry: str, changelog: Path, tmp_path: Path) -> None:
     """Two releases may have one vLLM; here the operator's image stands for it, under another tag."""
-    image = images.build_images(["operator"])["operator"]
+    images.build_images(["operator"])
+    image = images.IMAGES["operator"]
     target = f"{registry}/team/vllm-cpu:{images.IMAGES['vllm-cpu'].tag}"
-    before = images.push(image.reference, target, tls=False)
+    before = images.push(image, target, tls=False)
     for each in {names.DEFAULT_OPERATOR_IMAGE, names.DEFAULT_ROUTER_IMAGE, names.DEFAULT_MODEL_IMAGE}:
-        images.push(image.reference, each.replace(charts.REGISTRY, f"{registry}/team"), tls=False)
+        images.push(image, each.replace(charts.REGISTRY, f"{registry}/team"), tls=False)
     digests = publish.publish(f"{registry}/team", tmp_path / "release", names=["vllm-cpu"], changelog=changelog)
     assert digests[target] == before
