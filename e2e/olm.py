@@ -70,7 +70,8 @@ _DESCRIPTION: Final = f"""\
 Serves large language models with vLLM, split into prefill (P) and decode (D), with a router in front of them.
 
 Apply `{POLICIES}` of the release, too: OLM has no admission policies, and these keep the operator's account to what it
-creates. The installation policy is the ConfigMap `{_NAME}-policy`.
+creates. The installation policy is the ConfigMap `{_NAME}-policy`. For one that upgrades keep, name a ConfigMap of your
+own in `spec.config.volumes` of the Subscription, as the volume `policy`.
 """
 
 Json = dict[str, Any]
@@ -221,6 +222,7 @@ def _strategy(objects: Sequence[Json]) -> Json:
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     rights = {
         "clusterPermissions": [rule for role in _bound(objects, "ClusterRole") for rule in role["rules"]],
+        # With AllNamespaces, OLM makes a ClusterRole of these, too.
         "permissions": [rule for role in _bound(objects, "Role") for rule in role["rules"]],
     }
     permissions = {

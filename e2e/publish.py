@@ -187,7 +187,9 @@ def _push_bundle(packed: Path, bundle: str) -> str:
     """Push OLM's bundle as an image, and return its digest."""
     run([*_crane(bundle, "append"), f"--new_layer={packed}", f"--new_tag={bundle}"], timeout=_PUSH_SECONDS)
     labels = [f"--label={name}={value}" for name, value in {**olm.LABELS, **provenance.labels()}.items()]
-    run([*_crane(bundle, "mutate"), *labels, f"--tag={bundle}", bundle], timeout=_PUSH_SECONDS)
+    # An image without a platform is no valid one; its files are the same for all.
+    platform = "--set-platform=linux/amd64"
+    run([*_crane(bundle, "mutate"), platform, *labels, f"--tag={bundle}", bundle], timeout=_PUSH_SECONDS)
     return _pushed(bundle)
 
 

@@ -27,7 +27,7 @@ PLACES: Final[Mapping[str, str]] = {
     "examples/gitops/argocd/apps/operator.yaml": r"^ *targetRevision: ",
     "examples/gitops/argocd/fleet/operator.yaml": r"^ *values: {chart: ",
     "examples/gitops/flux/operator/release.yaml": r"^ *ref: {tag: ",
-    "docs/olm.md": r"operator-bundle:",
+    "docs/olm.md": r"operator-bundle:|- name: pdinference-operator\.v",
     "docs/quick-start.md": r"REGISTRY/operator:|image\.tag=",
     "docs/releases.md": r"--version ",
 }

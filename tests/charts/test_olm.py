@@ -1,20 +1,23 @@
 """The bundle for the Operator Lifecycle Manager is what the chart installs, and valid to those who check bundles."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
-from e2e import charts, olm
+from e2e import charts, images, olm
 from e2e.cluster.build import binary
 from pdinference.admission.webhook import WEBHOOK_RULES
 from tests.charts.helm import CHART, of_kind, only, rendered
 
 Json = dict[str, Any]
 NUMBER = charts.version()
+PAGE = images.REPOSITORY / "docs" / "olm.md"
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,13 @@ def spec(manifests: list[Json]) -> Json:
 
 def unpack(folder: Path, target: Path) -> None:
     shutil.unpack_archive(olm.packed(folder, NUMBER), target, "gztar")
+
+
+@pytest.fixture(scope="module")
+def documented() -> list[Json]:
+    """The objects and parts of objects that the page has users write."""
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [each for block in blocks for each in yaml.safe_load_all(dedent(block)) if each]
 
 
 def checked(bundle: Path) -> subprocess.CompletedProcess[str]:
@@ -103,6 +113,29 @@ def test_the_webhooks_are_called_for_what_the_operator_examines(spec: Json) -> N
         ("MutatingAdmissionWebhook", "/validate-early", "Ignore"),
     ]
     assert all(each["rules"] == [WEBHOOK_RULES] for each in spec["webhookdefinitions"])
+
+
+def test_a_subscription_as_documented_finds_it(folder: Path, documented: list[Json]) -> None:
+    annotations = yaml.safe_load((folder / "bundle" / "metadata" / "annotations.yaml").read_text(encoding="utf-8"))
+    key = "operators.operatorframework.io.bundle"
+    named = annotations["annotations"][f"{key}.package.v1"], annotations["annotations"][f"{key}.channel.default.v1"]
+    (subscription,) = (each["spec"] for each in documented if each.get("kind") == "Subscription")
+    assert (subscription["name"], subscription["channel"]) == named
+    package, channel = (each for each in documented if each.get("schema"))
+    assert (package["name"], package["defaultChannel"]) == (channel["package"], channel["name"]) == named
+    assert channel["entries"] == [{"name": f"{named[0]}.v{NUMBER}"}]
+
+
+def test_the_documented_volume_replaces_the_one_with_the_policy(spec: Json, documented: list[Json]) -> None:
+    """OLM puts volumes of the Subscription in the place of those with the same name."""
+    (deployment,) = spec["install"]["spec"]["deployments"]
+    pod = deployment["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if "configMap" in each)
+    (container,) = pod["containers"]
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == volume["name"])
+    assert f"--policy={mount['mountPath']}/policy.yaml" in container["args"]
+    (config,) = (each["spec"]["config"] for each in documented if "config" in each.get("spec", {}))
+    assert [each["name"] for each in config["volumes"]] == [volume["name"]]
 
 
 def test_the_admission_policies_are_beside_it(folder: Path) -> None:

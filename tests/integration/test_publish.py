@@ -125,6 +125,8 @@ def test_a_release_is_published_once_and_whole(
     (base, *_) = configuration(operator)["rootfs"]["diff_ids"]
     assert first_layers(folder / "image-operator.slsa.json") == {images.OWN: base}
     assert configuration(bundle)["config"]["Labels"].items() >= {**olm.LABELS, **provenance.labels()}.items()
+    # The specification of OCI requires both.
+    assert (configuration(bundle)["os"], configuration(bundle)["architecture"]) == ("linux", "amd64")
     (layer,) = json.loads(crane("manifest", "--insecure", bundle))["layers"]
     assert layer["digest"] == f"sha256:{hashlib.sha256(olm.packed(folder, NUMBER).read_bytes()).hexdigest()}"
 
