@@ -47,8 +47,8 @@ def test_it_watches_the_pods_of_one_revision(resource: Make) -> None:
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
-        ({}, {"policy": "least_loaded", "when_no_prefill": "Serve", "migration": False}),
-        ({"policy": "cache_aware"}, {"policy": "cache_aware"}),
+        ({}, {"policy": "cache_aware", "when_no_prefill": "Serve", "migration": False}),
+        ({"policy": "least_loaded"}, {"policy": "least_loaded"}),
         ({"whenNoPrefill": "Fail"}, {"when_no_prefill": "Fail"}),
         ({"migration": True}, {"migration": True}),
         ({}, {"disaggregation": "Always"}),
