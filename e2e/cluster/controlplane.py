@@ -94,8 +94,8 @@ def _api_server(cluster: ClusterSpec) -> Component:
 
 def _controller_manager(cluster: ClusterSpec) -> Component:
     at = pki.folder(cluster)
-    # Each node's pod range is fixed by us, and there is no cloud.
-    without = ["node-ipam-controller", "cloud-node-lifecycle-controller"]
+    # Each node's pod range is fixed by us. A name that one of our versions does not know ends it.
+    without = ["node-ipam-controller"]
     if not cluster.nodes:
         # Every 20 seconds it would fail pods that end on no node; tests play kubelets for those.
         without.append("pod-garbage-collector-controller")
