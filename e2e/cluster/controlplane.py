@@ -1,5 +1,6 @@
 """etcd, API server, controller manager, scheduler and, for fake nodes, kwok."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,6 +12,7 @@ from e2e.cluster.processes import Component
 from e2e.cluster.spec import SERVICE_RANGE, ClusterSpec
 
 _ETCD = "http://127.0.0.1:2379"
+_STAGES = Path(__file__).parent / "kwok-stages.yaml"
 
 
 def components(cluster: ClusterSpec) -> list[Component]:
@@ -142,6 +144,7 @@ def _kwok(cluster: ClusterSpec) -> Component:
     command: list[Word] = [
         build.binary("kwok"),
         f"--kubeconfig={pki.kubeconfig(cluster, 'kwok')}",
+        f"--config={_STAGES}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         # Its node status alone comes too rarely: the controller manager would take nodes for lost now and then.
