@@ -82,7 +82,7 @@ class Tool:
 
 OLDEST = "1.30"
 """The oldest Kubernetes that the operator supports. It has no dynamic resource allocation of version 1."""
-OTHERS = (OLDEST, "1.35")
+OTHERS = (OLDEST, "1.35", "1.37")
 """Kubernetes releases whose control plane is built only when it is asked for."""
 _COMMAND = "k8s.io/kubernetes/cmd"
 _CONTROL_PLANE = tuple(

@@ -1,5 +1,6 @@
 """etcd, API server, controller manager, scheduler and, for fake nodes, kwok."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,6 +12,7 @@ from e2e.cluster.processes import Component
 from e2e.cluster.spec import SERVICE_RANGE, ClusterSpec
 
 _ETCD = "http://127.0.0.1:2379"
+_STAGES = Path(__file__).parent / "kwok-stages.yaml"
 
 
 def components(cluster: ClusterSpec) -> list[Component]:
@@ -94,8 +96,8 @@ def _api_server(cluster: ClusterSpec) -> Component:
 
 def _controller_manager(cluster: ClusterSpec) -> Component:
     at = pki.folder(cluster)
-    # Each node's pod range is fixed by us, and there is no cloud.
-    without = ["node-ipam-controller", "cloud-node-lifecycle-controller"]
+    # Each node's pod range is fixed by us. A name that one of our versions does not know ends it.
+    without = ["node-ipam-controller"]
     if not cluster.nodes:
         # Every 20 seconds it would fail pods that end on no node; tests play kubelets for those.
         without.append("pod-garbage-collector-controller")
@@ -142,6 +144,7 @@ def _kwok(cluster: ClusterSpec) -> Component:
     command: list[Word] = [
         build.binary("kwok"),
         f"--kubeconfig={pki.kubeconfig(cluster, 'kwok')}",
+        f"--config={_STAGES}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         # Its node status alone comes too rarely: the controller manager would take nodes for lost now and then.

@@ -19,8 +19,8 @@ from tests.integration.world import World
 from tests.ports import free_port
 from tests.waiting import until
 
-_MODULE = "github.com/kedacore/keda/v2@v2.20.2"
-_SUM = "h1:SR60v8uIcelbveS8n/1jcl8tLdBBIbHMxmdOHw8tKqA="
+_MODULE = "github.com/kedacore/keda/v2@v2.21.0"
+_SUM = "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps="
 _CRD = "config/crd/bases/keda.sh_scaledobjects.yaml"
 _CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/scaledobjects.keda.sh"
 KEDAS_HPA: Final = keda_autoscaler("llama", Role.DECODE)

@@ -52,7 +52,7 @@ func run(kubeconfig, namespace, address string) error {
 			return err
 		}
 	}
-	metricscollector.NewMetricsCollectors(false, false)
+	metricscollector.NewMetricsCollectors(metricscollector.Options{})
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  types,
 		Metrics: server.Options{BindAddress: "0"},
@@ -82,7 +82,7 @@ func reconcile(manager ctrl.Manager) (scaling.ScaleHandler, error) {
 	access := &authentication.AuthClientSet{CoreV1Interface: client.CoreV1(), SecretLister: secrets}
 	recorder := manager.GetEventRecorder("keda-operator")
 	handler := scaling.NewScaleHandler(
-		manager.GetClient(), scales, manager.GetScheme(), patience, recorder, access,
+		manager.GetClient(), scales, manager.GetScheme(), patience, patience, recorder, access,
 	)
 	return handler, (&controllers.ScaledObjectReconciler{
 		Client:       manager.GetClient(),

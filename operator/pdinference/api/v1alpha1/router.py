@@ -136,7 +136,7 @@ class Client(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!has(self.cidr) || !(has(self.namespace) || has(self.podLabels))",
+            cel="!has(self.cidr) || !(has(self.__namespace__) || has(self.podLabels))",
             holds=lambda c: c.cidr is None or not (c.namespace or c.pod_labels),
             field="cidr",
             message="Use either cidr, or namespace and podLabels.",
