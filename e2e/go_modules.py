@@ -30,9 +30,9 @@ def yaml_of(module: str, checksum: str, path: str) -> dict[str, Any]:
 
 def module_folder(module: str, source: Path) -> Path:
     """Where the files of a module are, in the version that the go.mod in `source` pins."""
-    command = ["go", "list", "-m", "-f", "{{.Dir}}", module]
+    command = ["go", "mod", "download", "-json", module]
     answer = subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
-    return Path(answer.stdout.strip())
+    return Path(json.loads(answer.stdout)["Dir"])
 
 
 def gateway_api(plural: str) -> dict[str, Any]:

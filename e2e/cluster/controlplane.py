@@ -1,6 +1,5 @@
 """etcd, API server, controller manager, scheduler and, for fake nodes, kwok."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -10,9 +9,12 @@ from e2e.cluster.commands import Word
 from e2e.cluster.files import write_atomically
 from e2e.cluster.processes import Component
 from e2e.cluster.spec import SERVICE_RANGE, ClusterSpec
+from e2e.go_modules import module_folder
 
 _ETCD = "http://127.0.0.1:2379"
-_STAGES = Path(__file__).parent / "kwok-stages.yaml"
+_KWOK = "sigs.k8s.io/kwok"
+_STAGES = ("node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
+"""What kwok plays for fake nodes and their pods, in its module; it has no stages of its own."""
 
 
 def components(cluster: ClusterSpec) -> list[Component]:
@@ -141,10 +143,11 @@ def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:
 
 
 def _kwok(cluster: ClusterSpec) -> Component:
+    folder = module_folder(_KWOK, build.TOOLS["kwok"].source) / "kustomize" / "stage"
     command: list[Word] = [
         build.binary("kwok"),
         f"--kubeconfig={pki.kubeconfig(cluster, 'kwok')}",
-        f"--config={_STAGES}",
+        *(f"--config={folder / stage}.yaml" for stage in _STAGES),
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         # Its node status alone comes too rarely: the controller manager would take nodes for lost now and then.
