@@ -78,3 +78,17 @@ async def test_requests_that_no_pod_answers_take_none_from_others() -> None:
         before = requests_of(world["d1"]), requests_of(world["d2"])
         await sent(world, 4)
         assert (requests_of(world["d1"]), requests_of(world["d2"])) == (before[0] + 2, before[1] + 2)
+
+
+@pytest.mark.parametrize("rule", ["Serve", "Wait", "Fail"])
+async def test_it_gets_prompts_if_the_others_have_no_link_to_a_d_pod(rule: str) -> None:
+    """Engines that share a pod are linked to each other alone."""
+    async with fleet("a/p", "a/d", "b/p", "b/d", clock=Clock(), rules={"when_no_prefill": rule}) as world:
+        world["a/p"].fault = ERROR
+        await sent(world, 6)
+        world["a/p"].fault = None
+        world.observe("b/d")
+        before = requests_of(world["a/p"])
+        async with asyncio.timeout(5.0):
+            await sent(world, 1)
+        assert requests_of(world["a/p"]) == before + 1

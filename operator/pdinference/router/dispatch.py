@@ -306,7 +306,7 @@ class Dispatcher:
             return _Step.PREFILL
         if self._adaptive is not None:
             parameter = self._linked(self._choices(Role.PARAMETER, route.failed), route.failed)
-            decode = self._choices(Role.DECODE, route.failed)
+            decode = self.pods.preferred(self._choices(Role.DECODE, route.failed))
             route.choice = self._adaptive.choose(route.call, parameter, decode, self.rules.ways)
             if route.choice is not None:
                 route.record.chosen(route.choice)
@@ -467,9 +467,9 @@ class Dispatcher:
             pods = usable = self._choices(Role.DECODE, failed) or self._decode_pods()
         else:
             every = [pod for pod in self._decode_pods() if linked(prefilled.pod, pod)]
-            pods = self.pods.preferred([pod for pod in every if pod not in failed.pods] or every)
+            pods = [pod for pod in every if pod not in failed.pods] or every
             usable = [pod for pod in pods if self.links.usable(prefilled.pod, pod)]
-        return self.rules.choose[Role.DECODE](usable or pods, route.call) if pods else None
+        return self.rules.choose[Role.DECODE](self.pods.preferred(usable or pods), route.call) if pods else None
 
     async def decode(
         self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
@@ -528,9 +528,11 @@ class Dispatcher:
         decode = _by_group(self._choices(Role.DECODE, failed) or self._decode_pods())
         found = [pod for pod in parameter if pod.observed.group in decode]
         if self.rules.when_no_prefill == "Serve":
-            return [pod for pod in found if any(self.links.usable(pod, one) for one in decode[pod.observed.group])]
-        groups = {pod.observed.group for pod in self._decode_pods()}
-        return found or [pod for pod in parameter if pod.observed.group in groups]
+            found = [pod for pod in found if any(self.links.usable(pod, one) for one in decode[pod.observed.group])]
+        elif not found:
+            groups = {pod.observed.group for pod in self._decode_pods()}
+            found = [pod for pod in parameter if pod.observed.group in groups]
+        return self.pods.preferred(found)
 
     def _has_links(self, parameter: list[Pod]) -> bool:
         """Whether any of P pods has a link to a D pod, be it one that failed."""
@@ -591,7 +593,7 @@ class Dispatcher:
         return self.pods.available(Role.DECODE)
 
     def _choices(self, role: Role, failed: Failures) -> list[Pod]:
-        return self.pods.preferred([pod for pod in self.pods.available(role) if pod not in failed.pods])
+        return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
     async def _wait(self, holds: Callable[[], object], role: Role, route: _Route) -> None:
         """Wait until something holds that pods of a role are missing for."""
