@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 from collections import Counter
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from pdinference.router.fair_shares import HEADER, LONGEST_LEAD_S, FairShares, QueuePlace, Standing
 from pdinference.router.keys import Keys
 from pdinference.router.usage import Usage
-from tests.router.engines import EVENTS, PARAMS, abort, events, fleet
+from tests.router.engines import EVENTS, PARAMS, abort, events, fleet, status
 from tests.router.test_keys import OLD, OTHER, bearer, mounted
 from tests.waiting import until
 
@@ -118,6 +119,51 @@ def test_two_long_queues_get_equal_parts_whatever_is_known_of_the_rate(*, known:
     assert abs(found["large"] - found["small"]) <= 60, found
 
 
+def test_shares_hold_for_as_long_as_queues_are_full() -> None:
+    """Both keep 300 requests, for an hour; a third client with one request never waits for them."""
+    pod = Pod(gold=Standing(share=3))
+    pod.rate = 5_000
+    for client in ("gold", "iron"):
+        pod.send(client, 300)
+    for _ in range(60):
+        found = Counter[str]()
+        for _ in range(300):
+            (client,) = pod.compute(1)
+            pod.send(client)
+            found[client] += 1
+        assert 2.5 <= found["gold"] / found["iron"] <= 3.5, found
+        pod.send("chat")
+        before = pod.now
+        while pod.compute(1) != {"chat": 1}:
+            pod.send(pod.done[-1])
+        assert pod.now - before < 5, "of 120 s that the queues take"
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_one_request_amid_a_queue_goes_first(*, known: bool) -> None:
+    pod = warm() if known else Pod()
+    pod.rate = 50_000
+    pod.send("batch", 3000)
+    pod.compute(1500)
+    pod.send("chat")
+    assert "chat" in pod.compute(20)
+
+
+def test_requests_that_are_given_up_and_sent_again_keep_their_part() -> None:
+    pod = warm()
+    pod.send("batch", 600)
+    mine = [pod.shares.begin("small", TOKENS) for _ in range(100)]
+    done = 0
+    for _ in range(10):
+        for place in mine:
+            pod.shares.end(place, None)
+        mine = [pod.shares.begin("small", TOKENS) for _ in range(100)]
+        taken = sorted([(place.number, 0) for place in mine] + [(number, 1) for number, _, _ in pod.waiting])[:20]
+        done += sum(not of_batch for _, of_batch in taken)
+        pod.compute(sum(of_batch for _, of_batch in taken))
+    assert done >= 60, "of 200"
+
+
 def test_a_queue_that_its_client_gives_up_costs_it_nothing() -> None:
     pod = warm()
     pod.send("large", 50)
@@ -181,7 +227,7 @@ def test_a_clock_that_is_set_back_changes_nothing_but_the_time() -> None:
     pod = warm()
     pod.now -= 3600.0
     place = pod.shares.begin("a", TOKENS)
-    assert pod.now < place.number / 1000 <= pod.now + 2 * len(CLIENTS) * TOKENS / RATE
+    assert pod.now < place.number / 1e6 <= pod.now + 2 * len(CLIENTS) * TOKENS / RATE
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.floats(0, 100)), max_size=40))
@@ -190,7 +236,7 @@ def test_no_request_is_passed_by_those_that_come_five_minutes_later(requests: li
     shares = FairShares({"a": Standing(share=1000)}, clock=lambda: now[0])
     for client, tokens, pause in requests:
         number = shares.begin(client, tokens).number
-        assert 1000 * now[0] - 1 <= number <= 1000 * (now[0] + LONGEST_LEAD_S) + 1
+        assert 1e6 * now[0] - 1 <= number <= 1e6 * (now[0] + LONGEST_LEAD_S) + 1
         now[0] += pause
 
 
@@ -282,37 +328,54 @@ async def test_a_new_queue_begins_where_pods_are_in_the_others(tmp_path: Path) -
     """The first byte of an answer says where they are, and not its end."""
     keys = Keys(mounted(tmp_path, batch=OLD, chat=OTHER), {})
     async with fleet("p", "d", keys=keys, fair_shares=FairShares({}, clock=lambda: 0.0)) as world:
-        begins, came, ends = (asyncio.Event() for _ in range(3))
+        begin, came, end = asyncio.Event(), asyncio.Semaphore(0), asyncio.Event()
 
         async def stream(request: web.Request) -> web.StreamResponse:
-            await begins.wait()
+            await begin.wait()
             response = await events(request)
             await response.write(EVENTS[0])
-            await ends.wait()
+            await end.wait()
             return response
 
         async def whole(_request: web.Request) -> web.Response:
-            await ends.wait()
+            await end.wait()
             return web.json_response({"choices": []})
 
-        async def first() -> None:
+        async def streams() -> None:
             body = {"prompt": "one two", "max_tokens": 9, "stream": True}
             async with world.client.post(f"{world.url}/v1/completions", json=body, headers=bearer(OLD)) as answer:
                 await answer.content.readany()
-                came.set()
+                came.release()
                 await answer.read()
 
         async with asyncio.TaskGroup() as group:
+
+            async def at_decode(request: Coroutine[Any, Any, Any], number: int) -> int:
+                group.create_task(request)
+                await until(lambda: len(world["d"].headers) == number, f"{number} requests are at D")
+                return int(world["d"].headers[-1][HEADER])
+
             world["d"].fault = stream
-            group.create_task(first())
-            await until(lambda: len(world["d"].headers) == 1, "the stream is at D")
+            for number in range(1, 6):
+                await at_decode(streams(), number)
             world["d"].fault = whole
-            group.create_task(world.post(headers=bearer(OLD)))
-            await until(lambda: len(world["d"].headers) == 2, "a request waits behind it")
-            begins.set()
-            await came.wait()
-            group.create_task(world.post(headers=bearer(OTHER)))
-            await until(lambda: len(world["d"].headers) == 3, "the request of the other client waits")
-            ends.set()
-        begun, waits, new = (int(headers[HEADER]) for headers in world["d"].headers)
-        assert begun < waits == new
+            waits = await at_decode(world.post(headers=bearer(OLD)), 6)
+            begin.set()
+            for _ in range(5):
+                await came.acquire()
+            new = [await at_decode(world.post(headers=bearer(OTHER)), number) for number in (7, 8, 9)]
+            end.set()
+        assert new[0] < waits < new[2]
+
+
+async def test_a_request_that_is_refused_moves_nobody(tmp_path: Path) -> None:
+    keys = Keys(mounted(tmp_path, large=OLD, chat=OTHER), {})
+    shares = FairShares({}, clock=lambda: 0.0)
+    async with fleet("d", keys=keys, fair_shares=shares, rules={"handover": "none"}) as world:
+        shares.begin("batch", 10)  # waits
+        world["d"].fault = status(400)
+        assert (await world.post({"prompt": "w " * 100_000}, headers=bearer(OLD)))[0] == 400
+        world["d"].fault = None
+        assert (await world.post(headers=bearer(OTHER)))[0] == 200
+        large, chat = (int(headers[HEADER]) for headers in world["d"].headers)
+        assert chat < large / 100

@@ -1,17 +1,19 @@
 """Places of requests in vLLM's queue, by the shares and priorities of clients. Pure but for its clocks.
 
-vLLM takes the waiting request with the lowest priority first (`--scheduling-policy priority`). The number is a
-time here: when the request would end if the clients of the last minutes shared the pods. A request starts where the
-last one of its client ends, and not before the one that pods have begun last (Golestani 1994, "A self-clocked fair
-queueing scheme for broadband applications"): so shares hold although the rate of the pods is an estimate. Later
-requests have later times, so that none waits for ever, and several routers have about the same times.
+vLLM takes the waiting request with the lowest priority first (`--scheduling-policy priority`). The order is that of
+self-clocked fair queueing (Golestani 1994, "A self-clocked fair queueing scheme for broadband applications"): a request
+ends its tokens, divided by its client's share, after the last waiting one of its client, or after the start of the one
+that pods have begun last (Goyal, Vin and Cheng 1996, "Start-time fair queueing"). So shares hold although nothing is
+known of the pods. The number is a time: when the request would end at the rate of the last minute. It keeps the order
+among those that wait, is about the same for several routers, and is never further away than `LONGEST_LEAD_S`, so that
+none waits for ever.
 
 Tests: tests/router/test_fair_shares.py
 """
 
 import math
 import time
-from collections import Counter
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,18 +27,22 @@ HEADER: Final = "X-Vllm-Priority"
 LONGEST_LEAD_S: Final = 300.0
 """The most by which requests of another client that come later may go first. It is approached and never reached, so
 that the order stays that of shares, however long the queues are and however little is known of the rate."""
+_EXACT_LEAD_S: Final = 200.0
+"""Up to it, the lead is the time until the request should end. With a shorter lead than that, requests that come later
+would go behind it too early."""
 PRIORITY_STEP_S: Final = 600.0
 """By how much later a request of a higher priority may come and go first. It is longer than the lead, so that a client
 with many requests does not fall behind those of a lower priority."""
 _STEPS: Final[Mapping[Priority, int]] = {"High": -1, "Normal": 0, "Low": 1}
+_PARTS: Final = 8
+"""A request that has to go between two others takes this part of the room, so that further ones have their place."""
 _RECENT_S: Final = 60.0
 """Time in which the rate is measured."""
 _PRESENT_S: Final = 600.0
 """Time after its last request for which a client counts among those that share. If only those with requests did, the
 times of a client that came first would be those of one that has the pods for itself."""
 _SLOWEST: Final = 1000.0
-"""Tokens a second, before requests have ended. With too low a rate, times run ahead of the clock, and shares still
-hold; with too high a rate, they fall behind it, and the order is that of arrival."""
+"""Tokens a second, before requests have ended."""
 _LATEST: Final = 0.3
 """Of the last request in what is known of a client's requests."""
 _SCALES: Final = (0.001, 10.0)
@@ -61,16 +67,18 @@ class QueuePlace:
     """A request in the queue.
 
     Attributes:
-        number: For vLLM, where the lowest one goes first: a time in milliseconds.
+        number: For vLLM, where the lowest one goes first: a time in microseconds, so that there is room between two.
         client: Whose it is.
         prompt: Estimate of its prompt tokens by its length.
-        ends: When it would end, in seconds.
+        tokens: What it should take, for a share of 1.
+        ends: Where it ends in its line.
         waits: Whether pods have not begun with it.
     """
 
     number: int
     client: str
     prompt: int
+    tokens: float
     ends: float
     waits: bool = field(default=True, compare=False)
 
@@ -104,19 +112,14 @@ class FairShares:
         queue.seen = now
         rate = self._rate.at(now, busy=self._under_way > 0)
         self._under_way += 1
-        if not line.waiting:  # no request has a place before which or after which the next ones go
-            line.begin(self._shares(standing.priority, now) / rate)
-        tokens = prompt * queue.scale + queue.answer
-        ends = line.add(client, now, tokens / standing.share)
-        lead = LONGEST_LEAD_S * (ends - now) / (LONGEST_LEAD_S + ends - now)
-        step = _STEPS[standing.priority] * PRIORITY_STEP_S
-        return QueuePlace(_milliseconds(now + step + lead), client, prompt, ends)
+        tokens = (prompt * queue.scale + queue.answer) / standing.share
+        seconds = self._shares(standing.priority, now) / rate
+        at = now + _STEPS[standing.priority] * PRIORITY_STEP_S
+        return line.add(client, prompt, tokens, at, seconds)
 
     def begun(self, place: QueuePlace) -> None:
         """A pod has begun to answer a request."""
-        line = self._line(place)
-        line.begun = max(line.begun, place.ends)
-        line.remove(place)
+        self._line(place).remove(place, begun=True)
 
     def end(self, place: QueuePlace, usage: Usage | None) -> None:
         """A request has ended.
@@ -149,39 +152,70 @@ class FairShares:
 
 @dataclass(slots=True)
 class _Line:
-    """The requests of a priority that wait for pods, in seconds of a clock of their own.
+    """The requests of a priority that wait for pods, in tokens for a share of 1.
 
     Attributes:
-        begun: When the last one of those would have ended that pods have begun with.
-        ends: When the last request of each client would end that has requests here.
-        waiting: Number of the requests of each.
-        seconds: What a token takes of a client with a share of 1.
+        waiting: The requests by where they end.
+        ends: Where the last one of each client ends that has requests here.
+        begun: Where the last one started that pods have begun with, since requests wait.
     """
 
-    begun: float = -math.inf
+    waiting: list[QueuePlace] = field(default_factory=list)
     ends: dict[str, float] = field(default_factory=dict)
-    waiting: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
+    begun: float = 0.0
 
-    def begin(self, seconds: float) -> None:
-        """Begin anew."""
-        self.begun, self.seconds = -math.inf, seconds
+    def add(self, client: str, prompt: int, tokens: float, at: float, seconds: float) -> QueuePlace:
+        """The place of a request that comes.
 
-    def add(self, client: str, now: float, tokens: float) -> float:
-        """When a request would end that comes now, and has so many tokens for a share of 1."""
-        starts = max(now, self.begun, self.ends.get(client, now))
-        self.ends[client] = ends = starts + tokens * self.seconds
-        self.waiting[client] += 1
-        return ends
+        Args:
+            client: Whose it is.
+            prompt: Estimate of its prompt tokens by its length.
+            tokens: What it should take, for a share of 1.
+            at: The number of a request that takes nothing, in seconds.
+            seconds: What a token takes of all clients' requests.
+        """
+        if not self.waiting:
+            self.begun = 0.0
+        ends = max(self.begun, self.ends.get(client, 0.0)) + tokens
+        behind = bisect_right(self.waiting, ends, key=_ends)
+        lowest, highest = _number(at), _number(at + LONGEST_LEAD_S)
+        before = self.waiting[behind - 1].number if behind else lowest
+        after = self.waiting[behind].number if behind < len(self.waiting) else highest
+        number = _number(at + _lead((ends - self.begun) * seconds))
+        if not before < number < after:  # numbers that were given at other times keep the order of those that wait
+            number = before + (after - before + _PARTS - 1) // _PARTS
+        number = max(lowest, min(number, highest))
+        place = QueuePlace(number, client, prompt, tokens, ends)
+        self.waiting.insert(behind, place)
+        self.ends[client] = ends
+        return place
 
-    def remove(self, place: QueuePlace) -> None:
-        """A request does not wait any more."""
+    def remove(self, place: QueuePlace, *, begun: bool = False) -> None:
+        """A request does not wait any more: pods have begun with it, or its client has given it up."""
         if not place.waits:
             return
         place.waits = False
-        self.waiting[place.client] -= 1
-        if not self.waiting[place.client]:
-            del self.waiting[place.client], self.ends[place.client]
+        at = bisect_left(self.waiting, place.ends, key=_ends)
+        while self.waiting[at] is not place:
+            at += 1
+        del self.waiting[at]
+        if begun:
+            self.begun = max(self.begun, place.ends - place.tokens)
+        else:
+            self.ends[place.client] -= place.tokens
+        if not any(one.client == place.client for one in self.waiting):
+            del self.ends[place.client]
+
+
+def _ends(place: QueuePlace) -> float:
+    return place.ends
+
+
+def _lead(seconds: float) -> float:
+    """The time itself, as far as it is short; longer ones approach the longest lead, each in its order."""
+    over = max(0.0, seconds - _EXACT_LEAD_S)
+    left = LONGEST_LEAD_S - _EXACT_LEAD_S
+    return min(seconds, _EXACT_LEAD_S) + left * over / (left + over)
 
 
 @dataclass(slots=True)
@@ -236,5 +270,5 @@ class _Rate:
         return max(_SLOWEST, self.tokens / max(1.0, self._seconds))
 
 
-def _milliseconds(seconds: float) -> int:
-    return round(1000 * seconds)
+def _number(seconds: float) -> int:
+    return round(1_000_000 * seconds)

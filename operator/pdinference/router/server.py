@@ -249,7 +249,11 @@ class Front:
         progress = StreamProgress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
         with ExitStack() as stack:
             async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
-                if self._fair_shares is not None and record.place is not None:
+                if (
+                    self._fair_shares is not None
+                    and record.place is not None
+                    and answer.status < HTTPStatus.BAD_REQUEST
+                ):
                     self._fair_shares.begun(record.place)
                 headers = _headers(answer.headers, record)
                 if isinstance(answer, Whole):
