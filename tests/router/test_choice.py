@@ -161,6 +161,18 @@ def test_answers_under_way_count_less_than_prompts() -> None:
     assert choose(pods, one) is first, "five answers are less than a prompt"
 
 
+def test_a_long_prompt_does_not_keep_a_pod_from_short_requests() -> None:
+    """A pod has room for a number of answers, whatever their prompts were."""
+    pods = [pod(number) for number in range(2)]
+    choose = policies("cache_aware", whole=True, chain_of=chain_of)[D]
+    pods[0].has_begun(give(pods[0], prompt("long " * 24_000)))
+    for number in range(200):
+        one = prompt(f"{number} short")
+        chosen = choose(pods, one)
+        chosen.has_begun(give(chosen, one))
+    assert pods[1].requests - pods[0].requests < 20
+
+
 @given(st.integers(2, 6), st.integers(1, 60), st.booleans())
 def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int, compared: bool) -> None:
     """The most loaded pod has at most three requests more than any other."""

@@ -92,3 +92,17 @@ async def test_it_gets_prompts_if_the_others_have_no_link_to_a_d_pod(rule: str) 
         async with asyncio.timeout(5.0):
             await sent(world, 1)
         assert requests_of(world["a/p"]) == before + 1
+
+
+async def test_many_errors_at_once_are_one_sign() -> None:
+    """The requests that it had when it was left out say nothing of the time after the pause."""
+    clock = Clock()
+    async with fleet("p", "d1", "d2", clock=clock) as world:
+        world["d1"].fault = ERROR
+        for code, _, _ in await asyncio.gather(*(world.post() for _ in range(30))):
+            assert code == 200
+        world["d1"].fault = None
+        clock.now += 0.25
+        before = requests_of(world["d1"])
+        await sent(world, 4)
+        assert requests_of(world["d1"]) == before + 2

@@ -39,6 +39,8 @@ _LONGEST_KEY: Final = 64
 """Of a BLAKE2b key, in bytes."""
 _OF_ANSWERS: Final = 0.1
 """What an answer under way costs the requests beside it, of what its prompt did: each step reads its KV cache."""
+_ANSWER: Final = 200.0
+"""What it costs besides, in tokens: its share of each step, and a place among those that run."""
 _COMPUTED: Final = 2.0
 """What a token of a prompt costs that is not in the cache, in tokens that wait before it: the answers of the pod wait
 as well as the prompt."""
@@ -120,7 +122,7 @@ class RoundRobin:
 def _work(pod: Pod) -> float:
     """What a pod has to do, in prompt tokens."""
     prompts = sum(pod.prompts.values())
-    return prompts + _OF_ANSWERS * (pod.tokens - prompts)
+    return prompts + _OF_ANSWERS * (pod.tokens - prompts) + _ANSWER * (pod.requests - len(pod.prompts))
 
 
 def _affine(pods: Sequence[Pod], key: bytes) -> Pod:

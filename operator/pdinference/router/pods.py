@@ -179,10 +179,13 @@ class Pods:
         A client may know how to make a pod answer so. Its requests take no pod from the others: a pod with errors still
         gets requests if there is no other one.
         """
+        now = self._clock()
         for pod in pods:
+            if pod.shunned_until > now:  # requests that it had before are no further sign
+                continue
             pod.errors = min(pod.errors + 1, 16)
             if pod.errors >= _MOST_ERRORS:
-                pod.shunned_until = self._clock() + _pause(pod.errors - _MOST_ERRORS)
+                pod.shunned_until = now + _pause(pod.errors - _MOST_ERRORS)
 
     def preferred(self, pods: list[Pod]) -> list[Pod]:
         """Those of some pods that do not answer with errors; all if each does."""

@@ -17,7 +17,7 @@ from pdinference.router.pod import Pod
 
 MOST_PIECES: Final = 200_000
 """Pieces that are known at a time, in about 40 MiB. Those that were used least recently go first."""
-_MOST_BITS: Final = 2048
+_MOST_BITS: Final = 256
 """Bits of the index. Each pod has one, and another one after each restart. When all are used, the index begins anew."""
 
 
