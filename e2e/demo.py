@@ -181,8 +181,10 @@ def _show_next(kubectl: Kubectl, local: str | None) -> None:
         f"kubectl -n {NAMESPACE} scale pdi {NAME} --replicas=2",
     ):
         console.print(f"  {command}", markup=False)
-    clean = "make clean" if local else "make clean CLUSTER=current"
-    console.print(f"The cluster stays up. `{clean}` removes it; docs/quick-start.md lists what stays.")
+    if local:
+        console.print("The cluster stays up. `make down` removes it; docs/quick-start.md lists what stays.")
+    else:
+        console.print("All stays in the cluster. `make clean CLUSTER=current` removes it.")
 
 
 def main() -> None:
