@@ -106,6 +106,17 @@ def test_on_cpu_the_kv_cache_counts(document: Make) -> None:
     assert 'spec.decode.env.VLLM_CPU_KVCACHE_SPACE: "16"' in problem.message
 
 
+def test_on_cpu_a_kv_cache_that_is_larger_than_the_stated_memory_is_refused(document: Make) -> None:
+    cpu = {"accelerator": {"type": "CPU", "memory": "40Gi"}, "env": {"VLLM_CPU_KVCACHE_SPACE": "32"}}
+    problems = examined(document, LLAMA_8B, parameter=cpu, decode=cpu).problems
+    assert [problem.field for problem in problems] == ["spec.parameter", "spec.decode"]
+    assert (
+        "states a KV cache of 32.0 GiB. With weights (15.0 GiB), 47.0 GiB of 40.0 GiB are in use" in problems[0].message
+    )
+    fitting = cpu | {"env": {"VLLM_CPU_KVCACHE_SPACE": "16"}}
+    assert examined(document, LLAMA_8B, parameter=fitting, decode=fitting).problems == ()
+
+
 def test_what_is_not_known_is_neither_refused_nor_guessed(document: Make) -> None:
     without_device = examined(document, LLAMA_8B)
     assert (without_device.problems, without_device.memory.fits) == ((), None)

@@ -95,12 +95,13 @@ def _needs(plan: RolePlan) -> str:
     length = f"{settings.max_length:,} tokens" if settings.max_length else "unknown length"
     request = one_request(plan)
     if settings.cpu or settings.kv_budget is not None:
-        needs = f"One request of {length} needs {_gib(request)} of KV cache, but only {_gib(stage.kv_cache)} is free."
-        if settings.cpu:
-            return needs
         held = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
-        together = sum(part.value or 0 for part in held) / GIB
-        return f"{needs} With weights ({_gib(stage.weights)}), {together:.1f} GiB of {_gib(plan.memory)} are in use."
+        together = sum(part.value or 0 for part in held)
+        use = f"With weights ({_gib(stage.weights)}), {together / GIB:.1f} GiB of {_gib(plan.memory)} are in use."
+        if plan.memory.value is not None and together > plan.memory.value:
+            return f"The spec states a KV cache of {_gib(stage.kv_cache)}. {use}"
+        needs = f"One request of {length} needs {_gib(request)} of KV cache, but only {_gib(stage.kv_cache)} is free."
+        return needs if settings.cpu else f"{needs} {use}"
     parts = {
         "weights": stage.weights,
         "activations": stage.activations,

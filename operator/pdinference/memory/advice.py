@@ -60,8 +60,10 @@ def least_memory(plan: RolePlan) -> Figure:
 def fits(plan: RolePlan) -> bool | None:
     """Whether vLLM can start: one request of the longest length has to fit at the lower end. None when unknown."""
     stage, settings = plan.stage, plan.settings
-    held = [stage.weights.value, stage.activations.value, stage.overhead.value]
-    if None not in held and not settings.cpu:
+    held = [stage.weights.value]
+    if not settings.cpu:  # of a CPU, the others are not known
+        held += [stage.activations.value, stage.overhead.value]
+    if None not in held:
         budget = plan.memory.value if settings.kv_budget else stage.requested.value
         if budget is not None and sum(filter(None, held)) + (settings.kv_budget or 0) > budget:
             return False
