@@ -112,7 +112,7 @@ def _facts(role: RoleView) -> Iterator[str]:
     if role.limited:
         yield role.limited
     if role.start_seconds is not None:
-        yield f"starts in {role.start_seconds} s"
+        yield f"usually starts in {role.start_seconds} s"
 
 
 def _pod(pod: PodLine) -> Text:
