@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.cluster.kinds import STATEFUL_SET
 from tests.integration.budgeted import PAIR, SCALED, Budgeted, D, P, serving
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld, condition, hpa_looks
@@ -65,6 +66,7 @@ async def expect_a_role_to_pull_the_other_along(pair: Budgeted) -> None:
     await pair.come_to(3, 6)
     await pair.world.says("Autoscaling", "Ratio: ", "P: 1 pods recommended, 3 allocated: spec.autoscaling.ratio")
     await pair.stays(3, 6)
+    await calm(pair.world, QUIET_S, counted=pair.world.writes)  # on a busy machine, statuses of pods come late
     mark = pair.world.audit_mark()
     await hpa_looks(pair.world, 3)
     assert not pair.world.writes(mark)
