@@ -67,12 +67,17 @@ def warm(**standings: Standing) -> Pod:
     return pod
 
 
-def test_one_request_goes_before_a_long_queue_of_another_client() -> None:
-    for pod in (Pod(), warm()):
-        pod.send("batch", 100)
-        pod.compute(3)
-        pod.send("chat")
-        assert "chat" in pod.compute(4)
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("rate", "queue", "done", "within"), [(RATE, 100, 3, 4), (50_000, 3000, 1500, 20)])
+def test_one_request_goes_before_a_long_queue_of_another_client(
+    *, known: bool, rate: int, queue: int, done: int, within: int
+) -> None:
+    pod = warm() if known else Pod()
+    pod.rate = rate
+    pod.send("batch", queue)
+    pod.compute(done)
+    pod.send("chat")
+    assert "chat" in pod.compute(within)
 
 
 def test_clients_with_long_queues_get_equal_parts_whoever_sent_more() -> None:
@@ -137,16 +142,6 @@ def test_shares_hold_for_as_long_as_queues_are_full() -> None:
         while pod.compute(1) != {"chat": 1}:
             pod.send(pod.done[-1])
         assert pod.now - before < 5, "of 120 s that the queues take"
-
-
-@pytest.mark.parametrize("known", [False, True])
-def test_one_request_amid_a_queue_goes_first(*, known: bool) -> None:
-    pod = warm() if known else Pod()
-    pod.rate = 50_000
-    pod.send("batch", 3000)
-    pod.compute(1500)
-    pod.send("chat")
-    assert "chat" in pod.compute(20)
 
 
 def test_requests_that_are_given_up_and_sent_again_keep_their_part() -> None:

@@ -80,7 +80,7 @@ class ByPrefix:
         chain = self._chain_of(call)
         known = self._index.known(chain, pods)
         saved = {pod: _COMPUTED * call.tokens * known[pod] / max(1, chain.size) for pod in pods}
-        home = _affine(pods, call.body[:_PREFIX_BYTES])
+        home = _affine(pods, call.body[:_PREFIX_BYTES]) if any(not pod.requests for pod in pods) else None
         pod = min(pods, key=lambda pod: (_work(pod) - saved[pod], pod.requests > 0 or pod is not home, pod.turn))
         self._index.add(chain, pod)
         return pod
