@@ -98,7 +98,7 @@ def _api_server(cluster: ClusterSpec) -> Component:
 
 def _controller_manager(cluster: ClusterSpec) -> Component:
     at = pki.folder(cluster)
-    # Each node's pod range is fixed by us. A name that one of our versions does not know ends it.
+    # Each node's pod range is fixed by us. Only names that all our versions know: with another one, it does not start.
     without = ["node-ipam-controller"]
     if not cluster.nodes:
         # Every 20 seconds it would fail pods that end on no node; tests play kubelets for those.
