@@ -1,10 +1,12 @@
-"""Waits until the operator makes no more requests, and has no reason to."""
+"""Waits until the operator makes no more requests, and has no reason to; a restart then writes nothing."""
 
 import asyncio
 from collections.abc import Callable, Sized
 
 from e2e.cluster.api import has_condition
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD
+from tests.integration.operator_process import OperatorProcess
+from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.waiting import until
 
@@ -30,6 +32,19 @@ async def calm(world: World, seconds: float = 1, *, counted: Callable[[int], Siz
         return not (counted or world.requests)(mark)
 
     await until(quiet, "the operator is quiet")
+
+
+async def expect_quiet_restart(world: World, operators: Operators, operator: OperatorProcess) -> OperatorProcess:
+    """Stop the operator once it is quiet, and start another one. Expect that it finds nothing to write."""
+    await calm(world, QUIET_S)
+    before = await world.status()
+    assert operator.stop() == 0
+    mark = world.audit_mark()
+    second = await operators.start()
+    await second.until_looked()
+    await calm(world, QUIET_S)
+    assert world.writes(mark) == {}, f"the status was {before}, and is {await world.status()}"
+    return second
 
 
 async def _workloads_know_their_pods(world: World) -> bool:

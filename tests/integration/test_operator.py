@@ -16,7 +16,7 @@ from pdinference.cluster.kinds import (
     ROLE_BINDING,
     STATEFUL_SET,
 )
-from tests.integration.calm import QUIET_S, calm
+from tests.integration.calm import QUIET_S, calm, expect_quiet_restart
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World
@@ -77,16 +77,10 @@ async def test_nothing_is_written_or_read_when_nothing_changes(world: World, ope
 
 
 async def test_a_restart_writes_nothing(world: World, operators: Operators) -> None:
-    first = await operators.start()
+    operator = await operators.start()
     await world.apply()
     await world.serving()
-    await calm(world)
-    assert first.stop() == 0
-    mark = world.audit_mark()
-    second = await operators.start()
-    await second.until_looked()
-    await asyncio.sleep(QUIET_S)
-    assert world.writes(mark) == {}
+    await expect_quiet_restart(world, operators, operator)
 
 
 async def test_what_somebody_deletes_comes_back(world: World, operators: Operators) -> None:

@@ -16,6 +16,7 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import POD, RESOURCE, RESOURCE_CLAIM_TEMPLATE, WORKLOADS
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import EXAMPLES, example_documents
+from tests.integration.calm import expect_quiet_restart
 from tests.integration.fitting import add_exact_devices, add_fitting_nodes, add_volume, volume_claims
 from tests.integration.fleet import DRIVER, Device, Fleet
 from tests.integration.operators import Operators
@@ -132,12 +133,7 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     await world.apply(parameter=role, decode=role, router={"placement": fleet.placement})
     pairs = {tuple(await devices(world, role)) for role in (Role.PARAMETER, Role.DECODE)}
     assert pairs == {((near, "gpu-0"), (near, "gpu-2")), ((near, "gpu-1"), (near, "gpu-3"))}
-
-    assert operator.stop() == 0
-    mark = world.audit_mark()
-    second = await operators.start()
-    await second.until_looked()
-    assert not [verb for verb, kind in world.writes(mark) if kind == RESOURCE_CLAIM_TEMPLATE.plural]
+    await expect_quiet_restart(world, operators, operator)
 
 
 async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_node(
@@ -164,11 +160,7 @@ async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_no
 
     await until(at_rest, "the pods of the path are rolled out", within=PATIENCE_S)
     assert (await world.condition("ParameterReady"))["reason"] == "HostLocal"
-    assert operator.stop() == 0
-    mark = world.audit_mark()
-    second = await operators.start()
-    await second.until_looked()
-    assert not world.writes(mark), "nothing to do, nothing written"
+    await expect_quiet_restart(world, operators, operator)
 
 
 async def test_missing_devices_are_named_and_the_old_revision_keeps_its_claims(
@@ -303,11 +295,7 @@ async def test_d_runs_on_the_products_of_p_and_the_condition_says_where(
     stored: Json = (await world.get(RESOURCE, "llama") or {})["spec"]
     assert "products" not in stored["decode"]["accelerator"], "the spec is as it was written"
 
-    assert operator.stop() == 0
-    mark = world.audit_mark()
-    second = await operators.start()
-    await second.until_looked()
-    assert not world.writes(mark), "nothing to do, nothing written"
+    await expect_quiet_restart(world, operators, operator)
 
     await apply({"products": [product]}, {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}})
     assert (

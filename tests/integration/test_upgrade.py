@@ -10,7 +10,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER, RESOURCE
-from tests.integration.calm import QUIET_S, calm
+from tests.integration.calm import QUIET_S, calm, expect_quiet_restart
 from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale_target, workloads
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
@@ -83,16 +83,6 @@ async def expect_scalers(world: World, wanted: Mapping[Role, int]) -> None:
         assert target["spec"]["replicas"] == count
 
 
-async def expect_quiet_restart(world: World, operators: Operators, operator: OperatorProcess) -> None:
-    """Expect that what was taken over needs no further write, at a restart neither."""
-    assert operator.stop() == 0
-    mark = world.audit_mark()
-    second = await operators.start()
-    await second.until_looked()
-    await calm(world, QUIET_S)
-    assert world.writes(mark) == {}
-
-
 async def becomes(world: World, **replicas: int) -> None:
     """Wait until workloads have these replica counts."""
     wanted = {name.replace("_", "-"): count for name, count in replicas.items()}
@@ -121,7 +111,6 @@ async def test_autoscaled_roles_keep_their_counts_and_follow_the_hpa(world: Worl
     kind, name = scale_target((await hpas(world))["llama-decode"])
     await scale(world, kind, name, 4)
     await becomes(world, **{f"llama-decode-{revision}": 4, f"llama-parameter-{revision}": 2})
-    await calm(world)
     await expect_quiet_restart(world, operators, operator)
 
 
@@ -173,5 +162,4 @@ async def test_an_instance_of_several_nodes_rolls_out_whole(world: World, operat
     kind, name = scale_target((await hpas(world))["llama-parameter"])
     await scale(world, kind, name, 3)
     await becomes(world, **{f"llama-parameter-{revision}": 3, f"llama-node1-{revision}": 3})
-    await calm(world)
     await expect_quiet_restart(world, operators, operator)
