@@ -88,6 +88,26 @@ def test_keys_stay_valid_while_the_folder_cannot_be_read(tmp_path: Path) -> None
     assert keys.name(bearer(OLD)) == "a"
 
 
+def test_limits_without_a_key_are_logged_once_until_they_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        messages = [record.getMessage().partition(": ")[2] for record in caplog.records]
+        caplog.clear()
+        return messages
+
+    keys = Keys(mounted(tmp_path, a=OLD), {"a": KeyLimits(), "team-b": KeyLimits(1), "batch": KeyLimits()})
+    assert said() == ["batch, team-b"]
+    keys.load()
+    assert said() == []
+    mounted(tmp_path, a=OLD, batch=OTHER)
+    keys.load()
+    assert said() == ["team-b"]
+    mounted(tmp_path, **{"a": OLD, "batch": OTHER, "team-b": NEW})
+    keys.load()
+    assert said() == []
+
+
 def test_requests_a_minute_are_limited_by_name(tmp_path: Path) -> None:
     now = [0.0]
     keys = Keys(mounted(tmp_path, a=OLD, b=OTHER), {"a": KeyLimits(requests_per_minute=2)}, clock=lambda: now[0])

@@ -14,6 +14,7 @@ Tests: tests/router/test_fair_shares.py
 import math
 import time
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -157,11 +158,13 @@ class _Line:
     Attributes:
         waiting: The requests by where they end.
         ends: Where the last one of each client ends that has requests here.
+        requests: How many each client has here.
         begun: Where the last one started that pods have begun with, since requests wait.
     """
 
     waiting: list[QueuePlace] = field(default_factory=list)
     ends: dict[str, float] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
     begun: float = 0.0
 
     def add(self, client: str, prompt: int, tokens: float, at: float, seconds: float) -> QueuePlace:
@@ -188,6 +191,7 @@ class _Line:
         place = QueuePlace(number, client, prompt, tokens, ends)
         self.waiting.insert(behind, place)
         self.ends[client] = ends
+        self.requests[client] += 1
         return place
 
     def remove(self, place: QueuePlace, *, begun: bool = False) -> None:
@@ -203,8 +207,9 @@ class _Line:
             self.begun = max(self.begun, place.ends - place.tokens)
         else:
             self.ends[place.client] -= place.tokens
-        if not any(one.client == place.client for one in self.waiting):
-            del self.ends[place.client]
+        self.requests[place.client] -= 1
+        if not self.requests[place.client]:
+            del self.ends[place.client], self.requests[place.client]
 
 
 def _ends(place: QueuePlace) -> float:

@@ -70,6 +70,7 @@ class Keys:
         self._clock = clock
         self._digests: tuple[tuple[bytes, str], ...] = ()
         self._usage: dict[str, _Usage] = {}
+        self._without_key: frozenset[str] = frozenset()
         self.load()
 
     async def forever(self) -> None:
@@ -87,6 +88,15 @@ class Keys:
             return
         self._digests = found
         self._usage = {name: self._usage.get(name) or _Usage() for _, name in found}
+        self._report_limits_without_key()
+
+    def _report_limits_without_key(self) -> None:
+        """Only the router knows the names of the Secret: the operator may not read it."""
+        without = self._limits.keys() - self._usage.keys()
+        if without and without != self._without_key:
+            names = ", ".join(sorted(without))
+            _LOG.warning("spec.router.apiKeys.limits has names without a key in the Secret: %s", names)
+        self._without_key = frozenset(without)
 
     def _read(self) -> Iterator[tuple[bytes, str]]:
         # A Secret's files are links into a folder whose name begins with two dots.
