@@ -168,7 +168,8 @@ def _show_transfer(moved: Transfer) -> None:
 
 
 def _show_next(kubectl: Kubectl, local: str | None) -> None:
-    console.print(kubectl.run("get", "pdi,pods", "-o", "wide"))
+    for resource in ("pdi", "pods"):  # one by one, they have short names and fit 80 columns
+        console.print(kubectl.run("get", resource), markup=False, soft_wrap=True)
     console.print("Try next:")
     programs = f"{Path(sys.executable).parent}:$PATH"  # kubectl finds its plug-in there
     if local:
