@@ -198,7 +198,7 @@ async def test_a_body_that_comes_too_slowly_is_given_up(world: Fleet) -> None:
         assert answer.status == 408
 
 
-@pytest.mark.parametrize(("memory", "mebibytes"), [(None, 144), (256, 21), (512, 58), (4096, 656)])
+@pytest.mark.parametrize(("memory", "mebibytes"), [(None, 137), (256, 21), (512, 52), (4096, 649)])
 def test_limits_follow_the_memory_of_the_container(memory: int | None, mebibytes: int) -> None:
     assert limits_of(memory and memory * 2**20).bodies // 2**20 == mebibytes
 

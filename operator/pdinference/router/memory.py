@@ -13,8 +13,8 @@ _FILES: Final = ("memory.max", "memory/memory.limit_in_bytes")
 """Of the versions 2 and 1 of cgroups."""
 _MIB: Final = 2**20
 _DEFAULT: Final = 1024 * _MIB
-_PROCESS: Final = 160 * _MIB
-"""Code and metrics, and what requests take beside their bytes."""
+_PROCESS: Final = 200 * _MIB
+"""Code, metrics, the index of prefixes, and what requests take beside their bytes."""
 _LEAST: Final = 128 * _MIB
 
 
