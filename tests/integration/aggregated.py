@@ -14,16 +14,13 @@ _PATH = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
 
 async def create_service(world: World, name: str, port: int) -> None:
     """A Service in the test's namespace whose only endpoint is a port of this host."""
-    namespace, metadata = world.namespace, {"name": name, "namespace": world.namespace}
-    ports = [{"name": "https", "port": 443}]
-    await world.api.create(f"/api/v1/namespaces/{namespace}/services", {"metadata": metadata, "spec": {"ports": ports}})
-    endpoints = {
-        "metadata": {**metadata, "labels": {"kubernetes.io/service-name": name}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [world.cluster.host_address], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port}],
-    }
-    await world.api.create(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", endpoints)
+    services = f"/api/v1/namespaces/{world.namespace}/services"
+    endpoints = f"/api/v1/namespaces/{world.namespace}/endpoints"
+    metadata = {"name": name, "namespace": world.namespace}
+    here = {"addresses": [{"ip": world.cluster.host_address}], "ports": [{"name": "https", "port": port}]}
+    await world.api.create(services, {"metadata": metadata, "spec": {"ports": [{"name": "https", "port": 443}]}})
+    # For the aggregator of Kubernetes 1.30. A controller makes the EndpointSlice of it that later ones read.
+    await world.api.create(endpoints, {"metadata": metadata, "subsets": [here]})
 
 
 async def register(world: World, namespace: str, service: str, **spec: Any) -> None:

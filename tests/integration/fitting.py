@@ -30,7 +30,6 @@ async def add_fitting_nodes(fleet: Fleet, name: str, objects: Iterable[Manifest]
 
 async def add_exact_devices(fleet: Fleet) -> None:
     """Nodes with the devices of the examples that claim some: for P and for D; for both in one pod."""
-    await fleet.add_class(GPUS)
     exact = [Device(f"gpu-{n}", "NVIDIA H200", "141Gi", uuid=uuid, driver=GPUS) for n, uuid in enumerate(UUIDS)]
     others = [Device(f"gpu-{n}", "NVIDIA H100 NVL", "93Gi", driver=GPUS) for n in (2, 3)]
     await fleet.add("exact", amounts={"rdma/ib": "8"}, devices=[*exact, *others], taints=["nvidia.com/gpu"])

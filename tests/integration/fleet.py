@@ -87,6 +87,7 @@ class Fleet:
         }
 
     async def _publish(self, node: str, driver: str, devices: list[Device]) -> None:
+        await self.add_class(driver)
         spec: dict[str, Any] = {
             "driver": driver,
             "nodeName": node,

@@ -18,6 +18,7 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, POD, RESOURCE_CLAIM_TEMPLATE
 from tests.integration.accounts import user
 from tests.integration.fleet import DRIVER, NODES, Device, Fleet
+from tests.integration.oldest import needs_claims
 from tests.integration.world import World
 from tests.waiting import until
 
@@ -124,8 +125,8 @@ async def test_rdma_is_looked_for_on_the_nodes_of_both_roles(world: World, fleet
     assert "none of these nodes has any" in found(report, "rdma/ib for D")["found"]
 
 
+@needs_claims
 async def test_device_claims_need_their_class_and_published_devices(world: World, fleet: Fleet) -> None:
-    await fleet.add_class(DRIVER)
     await fleet.add("a", devices=[Device("gpu-0"), Device("gpu-1")])
     await ready(world, fleet)
     claims = {"devices": {"deviceClassName": DRIVER}}
@@ -164,6 +165,7 @@ async def test_what_a_user_of_the_namespace_may_not_read_is_unknown_with_the_mis
     assert found(report, "bandwidth")["result"] == "unknown"
 
 
+@needs_claims
 async def test_the_pods_of_a_measurement_meet_the_restricted_standard_and_go_when_they_get_no_node(
     world: World, fleet: Fleet
 ) -> None:

@@ -19,6 +19,7 @@ from tests.conftest import EXAMPLES, example_documents
 from tests.integration.calm import expect_quiet_restart
 from tests.integration.fitting import add_exact_devices, add_fitting_nodes, add_volume, volume_claims
 from tests.integration.fleet import DRIVER, Device, Fleet
+from tests.integration.oldest import needs_claims
 from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.waiting import until
@@ -37,10 +38,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def fleet(world: World) -> Fleet:
-    fleet = Fleet(world.api, world.namespace)
-    await fleet.add_class(DRIVER)
-    return fleet
+def fleet(world: World) -> Fleet:
+    return Fleet(world.api, world.namespace)
 
 
 def claiming(*selectors: str, **more: Any) -> Json:
@@ -96,6 +95,7 @@ async def says(world: World, type_: str, *words: str) -> None:
     await until(said, f"{type_} says {words}", within=PATIENCE_S)
 
 
+@needs_claims
 async def test_a_claim_gets_exactly_the_device_that_its_selectors_leave(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:
@@ -119,6 +119,7 @@ async def test_a_claim_gets_exactly_the_device_that_its_selectors_leave(
     assert await devices(world, Role.DECODE) == [(second, "gpu-2")]
 
 
+@needs_claims
 async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators: Operators, fleet: Fleet) -> None:
     """And an operator that starts anew finds the claims as they should be."""
     await fleet.add("apart", devices=[Device("gpu-0", root="pci0000:10"), Device("gpu-1", root="pci0000:20")])
@@ -136,6 +137,7 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     await expect_quiet_restart(world, operators, operator)
 
 
+@needs_claims
 async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_node(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:
@@ -163,6 +165,7 @@ async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_no
     await expect_quiet_restart(world, operators, operator)
 
 
+@needs_claims
 async def test_missing_devices_are_named_and_the_old_revision_keeps_its_claims(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:
@@ -351,6 +354,7 @@ async def test_d_follows_p_and_spreads_with_taints_priority_and_queue(
     assert router.startswith(f"{fleet.pool}-east")
 
 
+@needs_claims
 async def test_every_pod_of_every_example_finds_a_node(world: World, operators: Operators, fleet: Fleet) -> None:
     """On nodes with the labels, devices and volumes that the example speaks of."""
     documents = [document for path in EXAMPLES for document in example_documents(path)]

@@ -1,0 +1,18 @@
+"""What the oldest Kubernetes that we support lacks. `make test-integration KUBERNETES=1.30` passes without it."""
+
+from typing import Final
+
+import pytest
+
+from e2e.cluster import build
+from pdinference.cluster.errors import ApiError
+
+needs_claims = pytest.mark.skipif(build.oldest(), reason="this Kubernetes has no dynamic resource allocation v1")
+_LATER_FIELDS: Final = ("image", "tolerance")
+"""Of volumes, and of the scaling rules of an HPA."""
+
+
+def lacks_field(error: ApiError) -> bool:
+    """Whether this Kubernetes refuses an object for a field that only later ones have."""
+    unknown = tuple(f".{field}: field not declared in schema" for field in _LATER_FIELDS)
+    return build.oldest() and str(error).endswith(unknown)
