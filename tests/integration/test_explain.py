@@ -49,12 +49,9 @@ async def at_rest(world: World) -> None:
 
 async def requests_of(world: World, mark: int) -> set[str]:
     """The verbs of the command's requests."""
-    with world.cluster.audit_log.open("rb") as log:
-        log.seek(mark)
-        events: list[Json] = [json.loads(line) for line in log]
     return {
         event["verb"]
-        for event in events
+        for event in world.audit_events(mark)
         if event.get("userAgent") == "pdinference" and event.get("objectRef", {}).get("namespace") == world.namespace
     }
 
