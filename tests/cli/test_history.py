@@ -214,11 +214,11 @@ class _WrittenBetween(FakeApi):
 
     written: Json | None = None
 
-    async def replace(self, path: str, manifest: Json) -> Json:
+    async def replace(self, path: str, manifest: Json, **query: str) -> Json:
         if self.written is not None:
             self.put(path, {**self.objects[path], **self.written})
             self.written = None
-        return await super().replace(path, manifest)
+        return await super().replace(path, manifest, **query)
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_diff_and_undo_as_json_have_the_fields_that_differ(world: World) -> None
         "changes": [{"path": "image", "before": "a", "after": "b"}],
     }
     back = [{"path": "image", "before": "b", "after": "a"}]
-    undone = {"resource": "llama", "revision": 1, "served": True, "skipped": [], "changes": back}
+    undone = {"resource": "llama", "revision": 1, "served": True, "skipped": [], "altered": [], "changes": back}
     assert json.loads(world.run("undo", "--dry-run", "-o", "json").stdout) == {**undone, "written": False}
     assert json.loads(world.run("undo", "-o", "json").stdout) == {**undone, "written": True}
     assert world.spec["image"] == "a"

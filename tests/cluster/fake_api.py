@@ -98,11 +98,11 @@ class FakeApi(ApiServer):
     async def create_from_yaml(self, path: str, manifest: Json) -> Json:
         return await self.create(path, manifest)
 
-    async def replace(self, path: str, manifest: Json) -> Json:
-        self._note("replace", path)
+    async def replace(self, path: str, manifest: Json, **query: str) -> Json:
+        self._note("dry run" if query else "replace", path)
         if manifest["metadata"].get("resourceVersion") != self._found(path)["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "the object has been modified")
-        return self.put(path, manifest)
+        return deepcopy(manifest) if query else self.put(path, manifest)
 
     async def merge(self, path: str, patch: Json, *, manager: str | None = None) -> Json:
         self._note("merge", path)
@@ -146,7 +146,7 @@ class FakeApi(ApiServer):
 
     def writes(self) -> int:
         """How many requests changed something."""
-        return sum(number for verb, number in self.requests.items() if verb not in {"get", "refused"})
+        return sum(number for verb, number in self.requests.items() if verb not in {"get", "dry run", "refused"})
 
     def _note(self, verb: str, path: str) -> None:
         self.requests[verb] += 1

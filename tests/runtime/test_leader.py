@@ -147,7 +147,7 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_expires(api:
     leader = candidate(api, "a")
     await elected(leader)
 
-    async def hang(path: str, manifest: object) -> dict[str, object]:
+    async def hang(path: str, manifest: object, **query: str) -> dict[str, object]:
         await asyncio.sleep(60)
         return {}
 
@@ -164,10 +164,10 @@ async def test_the_lease_counts_from_the_request_and_not_from_a_late_answer(api:
     await elected(leader)
     replace, written = api.replace, list[float]()
 
-    async def late_then_never(path: str, manifest: dict[str, object]) -> dict[str, object]:
+    async def late_then_never(path: str, manifest: dict[str, object], **query: str) -> dict[str, object]:
         if written:
             await asyncio.sleep(60)
-        found = await replace(path, manifest)
+        found = await replace(path, manifest, **query)
         written.append(asyncio.get_running_loop().time())
         await asyncio.sleep(QUICK.renew_deadline - 0.01)
         return found

@@ -123,7 +123,7 @@ class DocumentReading(Generic[ResourceT]):
         resource: The parts of the document that fit the schema; None if too few do.
         problems: All problems.
         left_out: Fields of the document that do not fit the schema, so that `resource` lacks them.
-        ignored: A warning for each field of a newer CRD, which `resource` lacks, too.
+        ignored: A warning for each field of a CRD of another version, which `resource` lacks, too.
     """
 
     resource: ResourceT | None
@@ -150,7 +150,7 @@ def read(document: Mapping[str, Any], *, admitted: bool = False) -> DocumentRead
     Args:
         document: The resource as JSON data.
         admitted: Whether the API server sent the document. It removes fields that the CRD lacks, so a field that is
-            unknown here comes from a newer CRD, which may even have set it by a default. Such fields are ignored.
+            unknown here comes from a CRD of another version, perhaps by a default. Such fields are ignored.
             Elsewhere, an unknown field is a problem.
     """
     return _read(PDInference, document, admitted=admitted)
@@ -227,7 +227,9 @@ def _hint(model: type[ApiModel], details: ErrorDetails) -> str:
 
 
 _UNKNOWN: Final = "extra_forbidden"
-_IGNORED = "This version of the operator does not know this field and ignores it. Upgrade the operator to use it."
+_IGNORED = (
+    "This version of the operator does not know this field and ignores it. Install operator and CRDs of one version."
+)
 _ROUNDS = 8
 """Maximum passes. Removing a member may leave its parent incomplete, which the next pass removes."""
 _STAND_INS: Mapping[type[ApiModel], partial.StandIns] = {

@@ -47,7 +47,7 @@ class Examination:
         problems: Reasons to reject the resource.
         warnings: Risks of a valid resource.
         memory: The memory verdict.
-        ignored: Fields of a newer CRD, which are among the warnings.
+        ignored: Fields of a CRD of another version, which are among the warnings.
     """
 
     resource: PDInference | None
@@ -71,7 +71,7 @@ def examine(
         document: The resource as JSON data.
         settings: Settings of the operator.
         known: Called after the document has been read.
-        admitted: Whether the API server sent the document, so that unknown fields come from a newer CRD.
+        admitted: Whether the API server sent the document, so that unknown fields come from a CRD of another version.
     """
     reading = read(document, admitted=admitted)
     if reading.resource is None:

@@ -27,7 +27,7 @@ def examine_any(
         settings: Settings of the operator.
         old: The object that an update replaces.
         known: Returns facts about the model if `old` is None.
-        admitted: Whether the API server sent both, so that unknown fields come from a newer CRD.
+        admitted: Whether the API server sent both, so that unknown fields come from a CRD of another version.
     """
     if document.get("kind") == names.BATCH_KIND:
         return examine_batch(document, settings, old, admitted=admitted)

@@ -43,7 +43,7 @@ def examine_batch(
         settings: Settings of the operator.
         old: The object that an update replaces; None otherwise.
         begun: Whether the operator has already created the Job and the output ConfigMap.
-        admitted: Whether the API server sent the document, so that unknown fields come from a newer CRD.
+        admitted: Whether the API server sent the document, so that unknown fields come from a CRD of another version.
     """
     reading = read_batch(document, admitted=admitted)
     if reading.resource is None:

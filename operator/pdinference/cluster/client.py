@@ -275,9 +275,9 @@ class ApiServer:
         """
         return await self._request("POST", path, body=as_yaml(manifest), content_type=_YAML)
 
-    async def replace(self, path: str, manifest: Json) -> Json:
-        """Replace an object, or a subresource of one."""
-        return await self._request("PUT", path, body=manifest)
+    async def replace(self, path: str, manifest: Json, **query: str) -> Json:
+        """Replace an object, or a subresource of one; nothing is stored with `dryRun="All"`."""
+        return await self._request("PUT", path, body=manifest, query=query)
 
     async def merge(self, path: str, patch: Json, *, manager: str | None = None) -> Json:
         """JSON merge patch. The field manager is the client's user agent unless another one is named."""

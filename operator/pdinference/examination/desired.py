@@ -84,7 +84,7 @@ class Desired(DesiredState):
         fingerprints: Hash of each child's manifest; its keys are all desired children.
         engines: The role of each workload of P and D, worker nodes included.
         model: The Job for the model; None without one.
-        ignored: Fields of a newer CRD.
+        ignored: Fields of a CRD of another version.
     """
 
     uid: str

@@ -110,7 +110,9 @@ class EffectiveSpecs:
         desired, children = await self._examinations.compiled(resource)
         if desired.ignored:
             fields = ", ".join(desired.ignored[:_MOST_FIELDS])
-            _LOG.warning("Fields of a newer CRD are ignored: %s", fields, extra={"resource": str(resource.owner)})
+            _LOG.warning(
+                "Fields of a CRD of another version are ignored: %s", fields, extra={"resource": str(resource.owner)}
+            )
         self._desired[resource.owner] = pickle.dumps(desired)
         return EffectiveSpec(resource, desired, children)
 

@@ -4,7 +4,6 @@ Tests: tests/cli/test_history.py
 """
 
 from collections.abc import Iterable, Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
 import click
@@ -20,7 +19,6 @@ from pdinference.cli.history.undo import Undo
 from pdinference.cli.output import output_option, print_json, say
 from pdinference.cli.terminal import terminal
 from pdinference.cluster.client import ApiServer
-from pdinference.cluster.errors import ApiError
 
 Json = dict[str, Any]
 
@@ -95,10 +93,10 @@ def undo_command(*, name: str | None, to_revision: int | None, dry_run: bool, ou
         if output == "text":
             _print_skipped(undo.skipped)
             _print_undo(undo)
-        for warning in undo.warnings if undo.changes else ():
+        for warning in undo.warnings:
             say(f"Warning: {warning}", err=True)
         if writes:
-            await _write(api, undo)
+            await undo.write(api)
         if output == "json":
             print_json(_undo_as_json(undo, written=writes))
         elif writes:
@@ -120,7 +118,8 @@ def _print_undo(undo: Undo) -> None:
     if undo.changes:
         _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
     else:
-        say(f"{undo.resource} has the spec of revision {undo.target.number} already. Nothing was written.")
+        rest = " as far as the installed CRD has its fields" if undo.altered else ""
+        say(f"{undo.resource} has the spec of revision {undo.target.number} already{rest}. Nothing was written.")
 
 
 def _undo_as_json(undo: Undo, *, written: bool) -> Json:
@@ -130,18 +129,10 @@ def _undo_as_json(undo: Undo, *, written: bool) -> Json:
         "revision": undo.target.number,
         "served": undo.target.served,
         "skipped": list(undo.skipped),
+        "altered": list(undo.altered),
         "written": written,
         "changes": changed,
     }
-
-
-async def _write(api: ApiServer, undo: Undo) -> None:
-    try:
-        await undo.write(api)
-    except ApiError as error:
-        if error.status != HTTPStatus.CONFLICT:
-            raise
-        raise click.ClickException(f"{undo.resource} was changed meanwhile. Nothing was written; try again.") from None
 
 
 def _chosen(found: Stored, number: int | None) -> Entry:

@@ -3,7 +3,7 @@
 Tests: tests/cli/test_history.py, tests/cli/test_pause.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,25 +89,26 @@ class Stored:
         raise NoSuchEntryError("The history holds no other spec than the stored one.")
 
     @property
-    def last_served(self) -> Entry:
-        """The last entry with a spec other than the stored one that served, as far as the history says.
+    def served(self) -> list[Entry]:
+        """The entries with a spec other than the stored one that served, as far as the history says, newest first.
 
         Raises:
             NoSuchEntryError: There is none.
         """
-        others = [entry for entry in self.entries if entry.name != self.name]
-        if others and all(entry.served is False for entry in others):
-            number = self.last.number
+        number = self.last.number
+        served = [entry for entry in self.entries if entry.name != self.name and entry.served is not False]
+        if not served:
             raise NoSuchEntryError(
                 f"No other spec in the history has served requests. Revision {number} is the last one; store it "
                 f"again with --to-revision {number}, or edit the resource."
             )
-        return next((entry for entry in others if entry.served is not False), self.last)
+        return served
 
-    def between(self, target: Entry) -> list[Entry]:
-        """Entries of other specs than the stored one that are newer than an entry, oldest first."""
-        newer = (entry for entry in self.entries if entry.number > target.number and entry.name != self.name)
-        return sorted(newer, key=lambda entry: entry.number)
+    def never_served_after(self, target: Entry) -> Iterator[int]:
+        """Numbers of the entries that are newer than an entry and never served, oldest first."""
+        for entry in reversed(self.entries):
+            if entry.number > target.number and entry.name != self.name and entry.served is False:
+                yield entry.number
 
     def entry(self, number: int) -> Entry:
         """The entry with a revision number.
