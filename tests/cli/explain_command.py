@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from pdinference.cli import main
+from pdinference.cli.explain import file_objects  # noqa: F401 - it has a subclass of ApiServer, which tests replace
 from pdinference.cluster import client
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD, RESOURCE, watched
 from tests.inference import scaled
