@@ -131,8 +131,8 @@ REASONS: Final = {
         "P may run on any node with the extended resource.", "Name `parameter.accelerator.products`, if it matters."
     ),
     "NotServed": Reason(
-        "The cluster does not serve the kind of a child: `accelerator.devices` need Kubernetes 1.34, `router.route` "
-        "needs the CRDs of the Gateway API.",
+        "The cluster does not serve the kind of a child, or a field: `accelerator.devices` need Kubernetes 1.34, "
+        "`source.image` needs 1.35, `router.route` needs the CRDs of the Gateway API.",
         "Install what the message names, or remove the field.",
     ),
     "OOMKilled": Reason("A container used more memory than its limit.", "Raise `resources.limits.memory` of the role."),

@@ -244,6 +244,20 @@ class TestAKindThatTheClusterLacks:
         assert [key.kind for key in outcome.applied] == ["Service"]
         assert path(workload) not in world.api.objects
 
+    async def test_a_field_that_the_cluster_is_too_old_for_is_named_with_what_to_do(self) -> None:
+        world = World()
+        workload = manifest("StatefulSet")
+        said = (
+            "failed to create typed patch object (t/llama; apps/v1, Kind=StatefulSet): "  # by Kubernetes 1.30
+            '.spec.template.spec.volumes[name="model"].image: field not declared in schema'
+        )
+        world.api.fail("apply", path(workload), ApiError(500, "Http500", said))
+        (failure,) = (await world.apply(workload)).failures
+        assert (failure.reason, failure.transient) == ("NotServed", False)
+        assert 'volumes[name="model"].image' in failure.message
+        assert "spec.model.source.image" in failure.message
+        assert "Kubernetes 1.35" in failure.message
+
     async def test_all_goes_on_once_the_cluster_was_upgraded(self) -> None:
         world = World()
         template = manifest("ResourceClaimTemplate")

@@ -8,6 +8,7 @@ from e2e.cluster import build
 from pdinference.cluster.errors import ApiError
 
 needs_claims = pytest.mark.skipif(build.oldest(), reason="this Kubernetes has no dynamic resource allocation v1")
+needs_image_volumes = pytest.mark.skipif(build.oldest(), reason="this Kubernetes has no image volumes")
 _LATER_FIELDS: Final = ("image", "tolerance")
 """Of volumes, and of the scaling rules of an HPA."""
 ADMITTED_PODS = frozenset({"probe-host", "socket-host", "hook-host"}) if build.oldest() else frozenset()

@@ -17,6 +17,7 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
 from tests.integration.calm import calm
+from tests.integration.oldest import needs_image_volumes
 from tests.integration.operators import Operators
 from tests.integration.world import World
 from tests.memory.configs import LLAMA_1B
@@ -199,6 +200,7 @@ async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
             await world.api.merge(path, {"status": {"initContainerStatuses": [status]}})
 
 
+@needs_image_volumes
 async def test_a_broken_model_on_a_volume_is_reported_while_the_old_one_serves(
     world: World, operators: Operators
 ) -> None:

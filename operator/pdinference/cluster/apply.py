@@ -72,7 +72,7 @@ class Applier:
         children = tuple(children)
         needs = _needs(children)
         for wave in (_FIRST, _BINDINGS, _LAST):
-            if outcome.lacks_kind:
+            if outcome.lacks_support:
                 break
             await self._apply_wave([child for child in children if wave_of(child.key) == wave], needs, parent, outcome)
         return outcome

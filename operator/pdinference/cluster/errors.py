@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
 _UNTYPED = "failed to create typed patch object"  # fits no schema; server-side apply calls it an internal error
+_UNDECLARED = "field not declared in schema"
 _UNSERVED = "the server could not find the requested resource"
 _PLAIN_404 = "Http404"  # the text of Go's HTTP server, without a Status of Kubernetes
 _RETRY_AFTER_LIMIT_S = 120.0
@@ -44,6 +45,11 @@ class ApiError(Exception):
     def unserved(self) -> bool:
         """Whether the API server does not serve the kind, such as one whose CRD is not installed."""
         return self.reason == _PLAIN_404 or (self.status == 404 and self.message == _UNSERVED)
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether the API server does not know a field, which its Kubernetes is too old for."""
+        return self.message.endswith(_UNDECLARED)
 
     @classmethod
     def from_response(cls, status: int, headers: Mapping[str, str], body: bytes) -> "ApiError":

@@ -27,6 +27,10 @@ _WHAT_FOR = {
     SCALED_OBJECT.name: "spec.autoscaling.source KEDA needs. The number of pods stays as it is. Install KEDA, or set "
     "another spec.autoscaling.source.",
 }
+_NEWER_FIELDS = (
+    "This cluster is too old for the field: spec.model.source.image and the tolerance of an autoscaling.behavior need "
+    "Kubernetes 1.35. Remove the field, or upgrade the cluster."
+)
 
 
 @dataclass
@@ -47,6 +51,10 @@ class Outcome:
 
     def failed(self, key: ChildKey, error: ApiError) -> None:
         """Record an error of the API server."""
+        if error.undeclared:
+            message = f"{error.message}. {_NEWER_FIELDS}"
+            self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
+            return
         self.failures.append(Failure(key.kind, key.name, error.reason, error.message, transient=error.transient))
         if error.retry_after is not None:
             self.retry_after = max(error.retry_after, self.retry_after or 0.0)
@@ -65,8 +73,8 @@ class Outcome:
             self.retry_after = max(other.retry_after, self.retry_after or 0.0)
 
     @property
-    def lacks_kind(self) -> bool:
-        """Whether the cluster does not serve a required kind."""
+    def lacks_support(self) -> bool:
+        """Whether the cluster does not serve a required kind, or a field of one."""
         return any(failure.reason == _NOT_SERVED for failure in self.failures)
 
     def pending(self, keys: Iterable[ChildKey]) -> frozenset[ChildKey]:

@@ -188,7 +188,7 @@ class ModelSource(ApiModel):
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     """A PersistentVolumeClaim that already holds the model."""
     image: ImageSource | None = None
-    """An OCI image that holds the model."""
+    """An OCI image with the model (Kubernetes 1.35 or later)."""
     host_path: HostPathSource | None = None
     """A folder on the node."""
     path: AbsolutePath | None = None
