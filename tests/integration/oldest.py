@@ -14,6 +14,10 @@ _LATER_FIELDS: Final = ("image", "tolerance")
 ADMITTED_PODS = frozenset({"probe-host", "socket-host", "hook-host"}) if build.oldest() else frozenset()
 """Bad pods of tests/manifests/confined_pods.py that Pod Security refuses in later ones."""
 
+LISTS_SOON = ("--resync-seconds=5",) if build.oldest() else ()
+"""Flags for an operator that is to see that a CRD was deleted. The oldest Kubernetes does not end the watches of one, and
+admits an object while it is being deleted. So the operator sees it at its next list."""
+
 
 def lacks_field(error: ApiError) -> bool:
     """Whether this Kubernetes refuses an object for a field that only later ones have."""

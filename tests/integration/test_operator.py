@@ -66,14 +66,14 @@ async def test_nothing_is_written_or_read_when_nothing_changes(world: World, ope
     await world.apply()
     await world.serving()
     await calm(world, QUIET_S)
-    mark = world.audit_mark()
+    status, mark = await world.status(), world.audit_mark()
     before = await operator.metric(RECONCILED)
     body = {"metadata": {"annotations": {"touched": "yes"}}}
     path = DEPLOYMENT.path(world.namespace, "llama-router")
     await world.api.merge(path, body)  # somebody else's annotation: worth a look, not a write
     await operator.until_looked(before)
     await asyncio.sleep(QUIET_S)
-    assert world.requests(mark) == {}
+    assert world.requests(mark) == {}, f"the status was {status}, and is {await world.status()}"
 
 
 async def test_a_restart_writes_nothing(world: World, operators: Operators) -> None:

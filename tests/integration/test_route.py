@@ -25,6 +25,7 @@ from tests.integration.gateway import (
     judge,
     uninstall_gateway_api,
 )
+from tests.integration.oldest import LISTS_SOON
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
 from tests.integration.world import World
@@ -78,7 +79,7 @@ async def test_the_gateway_api_is_missed_only_by_a_route_and_found_when_it_is_in
     world: World, operators: Operators
 ) -> None:
     await without_definition(world)
-    operator = await operators.start()
+    operator = await operators.start(*LISTS_SOON)
     await world.apply()
     await world.serving()
     await world.says("Progressing", "RolloutComplete")
