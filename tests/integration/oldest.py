@@ -15,8 +15,8 @@ ADMITTED_PODS = frozenset({"probe-host", "socket-host", "hook-host"}) if build.o
 """Bad pods of tests/manifests/confined_pods.py that Pod Security refuses in later ones."""
 
 LISTS_SOON = ("--resync-seconds=5",) if build.oldest() else ()
-"""Flags for an operator that is to see that a CRD was deleted, which it does at its next list: the oldest Kubernetes does
-not end the watches of the kind, and admits objects while it is being deleted."""
+"""Flags for an operator that is to see that a CRD was deleted. It does at its next list, because the oldest Kubernetes
+does not end the watches of the kind, and admits objects while it is being deleted."""
 
 
 def lacks_field(error: ApiError) -> bool:
