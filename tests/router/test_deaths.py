@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -61,13 +62,16 @@ class Mortal:
     async def report(self, request: web.Request) -> web.StreamResponse:
         if not self.says:
             return await engines.abort(request)
-        found = error(request.path)
         if not json.loads(await request.read()).get("stream"):
-            return web.json_response(found, status=500)
-        response = await engines.events(request)
-        name = b"event: error\n" if request.path == "/v1/messages" else b""
-        await response.write(name + b"data: " + json.dumps(found).encode() + b"\n\ndata: [DONE]\n\n")
-        return response
+            return web.json_response(error(request.path), status=500)
+        return await report(await engines.events(request), request.path)
+
+
+async def report(response: web.StreamResponse, path: str) -> web.StreamResponse:
+    """End a stream with vLLM's error."""
+    name = b"event: error\n" if path == "/v1/messages" else b""
+    await response.write(name + b"data: " + json.dumps(error(path)).encode() + b"\n\ndata: [DONE]\n\n")
+    return response
 
 
 def mortal(world: Fleet, *names: str, **how: Any) -> list[Mortal]:
@@ -195,6 +199,28 @@ async def test_a_request_that_two_pods_die_of_without_a_word_gets_no_third() -> 
         await asyncio.gather(*stopping)
 
 
+@PATHS
+async def test_a_stream_whose_engine_dies_is_not_complete(path: str) -> None:
+    """vLLM ends such a stream as if it were complete."""
+    died = asyncio.Event()
+
+    async def dies(request: web.Request) -> web.StreamResponse:
+        response = await engines.events(request)
+        await response.write(EVENTS[0])
+        await died.wait()
+        return await report(response, path)
+
+    async with fleet("p", "d") as world:
+        world["d"].fault = dies
+        async with world.client.post(world.url + path, json=body("good", path, stream=True)) as answer:
+            assert await answer.content.readuntil(b"\n\n") == EVENTS[0]
+            died.set()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+        assert await world.metric('pdinference_router_requests_total{client="",outcome="cut"') == 1
+        assert await world.metric('pdinference_router_pod_failures_total{reason="engine_died"') == 1
+
+
 async def test_a_stream_that_kills_engines_moves_once() -> None:
     """It kills them after its first tokens."""
 
@@ -202,8 +228,7 @@ async def test_a_stream_that_kills_engines_moves_once() -> None:
         response = await engines.events(request)
         sent = Model.stream(request.path, json.loads(await request.read()))
         await response.write(sent[: sent.index(b"\n\n", 900) + 2])
-        await response.write(b"data: " + json.dumps(error(CHAT)).encode() + b"\n\ndata: [DONE]\n\n")
-        return response
+        return await report(response, CHAT)
 
     names = ("d1", "d2", "d3", "d4")
     async with fleet("p", *names, rules={"migration": True}) as world:

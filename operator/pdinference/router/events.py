@@ -54,6 +54,14 @@ def problem_in(body: bytes | msgspec.Raw) -> ErrorBody | None:
         return None
 
 
+def says_engine_died(events: bytes) -> bool:
+    """Whether one of some whole events says that the engine of the pod has died."""
+    if _ENGINE_DIED.encode() not in events:
+        return False
+    problems = (problem_at_the_beginning(event) for event in events.split(BOUNDARY))
+    return any(problem is not None and problem.engine_died for problem in problems)
+
+
 def problem_at_the_beginning(stream: bytes) -> ErrorBody | None:
     """The error that the first event of a stream is; None if it is another event.
 

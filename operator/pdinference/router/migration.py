@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
-from pdinference.router.events import BOUNDARY, DATA, ErrorBody
+from pdinference.router.events import BOUNDARY, DATA
 from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
 from pdinference.router.usage import Usage
@@ -76,15 +76,7 @@ _TokenIds = list[Annotated[int, msgspec.Meta(ge=0, lt=2**31)]]
 
 
 class StreamFaultError(Exception):
-    """The stream has an error of the server, or is no stream of vLLM.
-
-    Attributes:
-        engine_died: Whether the error says that the engine of the pod has died.
-    """
-
-    def __init__(self, reason: str, *, engine_died: bool = False) -> None:
-        super().__init__(reason)
-        self.engine_died = engine_died
+    """The stream has an error of the server, or is no stream of vLLM."""
 
 
 class _Choice(msgspec.Struct):
@@ -288,7 +280,7 @@ def _read(data: bytes) -> tuple[dict[str, Any], _Chunk]:
     try:
         chunk: dict[str, Any] = decoded(data, dict[str, Any])
         if chunk.get("error") is not None:
-            raise StreamFaultError("error_event", engine_died=msgspec.convert(chunk, ErrorBody).engine_died)
+            raise StreamFaultError("error_event")
         return chunk, msgspec.convert(chunk, _Chunk)
     except (NotJsonError, msgspec.ValidationError) as error:
         raise StreamFaultError(f"malformed_event: {error}") from None

@@ -13,7 +13,7 @@ from aiohttp import web
 from pdinference.router.answer_text import AnswerText
 from pdinference.router.calls import Call
 from pdinference.router.errors import error_event
-from pdinference.router.events import BOUNDARY
+from pdinference.router.events import BOUNDARY, says_engine_died
 from pdinference.router.exchange import PodFailure, Stream, check_not_aborted
 from pdinference.router.migration import StreamFaultError, StreamProgress
 from pdinference.router.record import Record
@@ -87,11 +87,11 @@ class Relay:
         """
         with record.stage("tokens"):
             try:
-                await self._write(answer.first)
+                await self._write(answer.first, answer)
                 async for chunk in answer.rest():
                     if self._timing is not None:
                         self._timing.came()
-                    await self._write(chunk)
+                    await self._write(chunk, answer)
             except (PodFailure, StreamFaultError):
                 await self._write_left()
                 raise
@@ -113,10 +113,12 @@ class Relay:
         """
         await self.response.write(error_event(path, HTTPStatus.BAD_GATEWAY, message, self._latest))
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, answer: Stream) -> None:
         """Send whole events: a client could not read an error after a part of one."""
         data = self._whole(data)
         check_not_aborted(data)
+        if says_engine_died(data):  # vLLM then ends the stream as if it were complete
+            raise answer.died()
         if self._text is not None:
             self._text.take(data)
         if self._progress is not None:

@@ -287,8 +287,6 @@ class Front:
             await self._dispatcher.note(answer.pod, failure, call, record)
             return failure.label
         except StreamFaultError as error:
-            if error.engine_died:
-                await self._dispatcher.note(answer.pod, answer.died(), call, record)
             return str(error)
         return ""
 
