@@ -16,8 +16,9 @@ _CREATED: Final = re.compile(rb'"cache_creation_input_tokens": ?([0-9]{1,9})')
 """Anthropic's API counts these beside the other prompt tokens (vllm/entrypoints/anthropic/serving.py)."""
 MAYBE_TOKENS: Final = b'_tokens":'
 """Is in each report."""
-_LAST: Final = 2**16
-"""Bytes at the end of an answer that have its report."""
+_BEGINNINGS: Final = (b'"usage":{', b'"usage": {')
+_LONGEST: Final = 2**12
+"""Bytes of a report. What follows it may be long: ids of prompt tokens, or a text of the client's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,23 @@ def usage_of(body: bytes) -> Usage | None:
     """The report of a whole answer, which may have prompt tokens alone, as embeddings have; None without one."""
     if (found := usage_in(body)) is not None:
         return found
-    prompt = _last(_PROMPT, body[-_LAST:])
+    prompt = _last(_PROMPT, _report(body))
     return None if prompt is None else Usage(prompt, 0)
 
 
 def usage_in(text: bytes) -> Usage | None:
     """The last report in some events or in an answer; None without one."""
-    if MAYBE_TOKENS not in (text := text[-_LAST:]) or (answer := _last(_ANSWER, text)) is None:
+    if MAYBE_TOKENS not in (text := _report(text)) or (answer := _last(_ANSWER, text)) is None:
         return None
     prompt, read = _last(_PROMPT, text) or 0, _last(_READ, text)
     beside = (read or 0) + (_last(_CREATED, text) or 0)
     return Usage(prompt + beside, answer, _last(_CACHED, text) if read is None else read)
+
+
+def _report(text: bytes) -> bytes:
+    """The last report in a text, and some of what follows it; empty without one."""
+    start = max(text.rfind(beginning) for beginning in _BEGINNINGS)
+    return b"" if start < 0 else text[start : start + _LONGEST]
 
 
 def _last(number: re.Pattern[bytes], text: bytes) -> int | None:
