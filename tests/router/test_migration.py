@@ -164,3 +164,20 @@ async def test_only_what_stays_exact_is_continued(more: dict[str, Any], possible
 async def test_images_are_not_continued(content: Any) -> None:
     body = json.dumps(asking(CHAT, messages=[{"role": "user", "content": content}])).encode()
     assert not can_migrate(await read_call(CHAT, body, "application/json", CIMultiDict()))
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_an_error_of_the_request_goes_to_the_client_and_to_no_other_pod(path: str) -> None:
+    refusal = b'data: {"error":{"message":"out of vocabulary","code":400}}\n\ndata: [DONE]\n\n'
+
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        await response.write(refusal)
+        return response
+
+    async with fleet("p", "d1", "d2", rules={"migration": True}) as world:
+        for name in ("d1", "d2"):
+            world[name].fault = refuse
+        async with world.client.post(world.url + path, json=asking(path)) as answer:
+            assert await answer.read() == refusal
+        assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1

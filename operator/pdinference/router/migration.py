@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from pdinference.router.calls import Call, is_empty, text_of
-from pdinference.router.events import BOUNDARY, DATA
+from pdinference.router.events import BOUNDARY, DATA, problem_at_the_beginning
 from pdinference.router.replaced import replaced
 from pdinference.router.untrusted import NotJsonError, decoded
 from pdinference.router.usage import Usage
@@ -189,6 +189,9 @@ class StreamProgress:
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(DATA) or event + BOUNDARY == _DONE:
             self._is_done |= event + BOUNDARY == _DONE
+            return event + BOUNDARY
+        problem = problem_at_the_beginning(event)
+        if problem is not None and not problem.is_fault:  # of the request: another pod would say the same
             return event + BOUNDARY
         chunk, form = _read(event.removeprefix(DATA))
         self._note(form)
