@@ -81,11 +81,18 @@ def real_vllm(test: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @asynccontextmanager
-async def asking(world: TwoModels, model: str, content: str = "abc", **more: Any) -> AsyncIterator[ClientResponse]:
+async def posting(world: TwoModels, path: str, body: dict[str, Any]) -> AsyncIterator[ClientResponse]:
     """An answer that begins to come through LiteLLM."""
-    body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": 4, **more}
     headers = {"Authorization": f"Bearer {MASTER_KEY}"}
-    async with world.client.post(f"{world.litellm}/v1/chat/completions", json=body, headers=headers) as answer:
+    async with world.client.post(f"{world.litellm}{path}", json=body, headers=headers) as answer:
+        yield answer
+
+
+@asynccontextmanager
+async def asking(world: TwoModels, model: str, content: str = "abc", **more: Any) -> AsyncIterator[ClientResponse]:
+    """The same, of a chat."""
+    body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": 4, **more}
+    async with posting(world, "/v1/chat/completions", body) as answer:
         yield answer
 
 
@@ -125,6 +132,14 @@ async def test_litellm_passes_on_that_its_key_is_above_its_limit(world: TwoModel
         async with asking(world, "limited") as answer:
             statuses.append(answer.status)
     assert statuses == [HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS]
+
+
+@real_vllm
+async def test_litellm_serves_on_after_a_request_that_the_model_cannot_answer(world: TwoModels) -> None:
+    async with posting(world, "/v1/embeddings", {"model": "llama", "input": "abc"}) as refused:
+        assert refused.status == HTTPStatus.NOT_FOUND
+    async with asking(world, "llama") as answer:
+        assert answer.status == HTTPStatus.OK
 
 
 @real_vllm
