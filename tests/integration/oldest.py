@@ -9,7 +9,7 @@ from pdinference.cluster.errors import ApiError
 
 needs_claims = pytest.mark.skipif(build.oldest(), reason="this Kubernetes has no dynamic resource allocation v1")
 needs_image_volumes = pytest.mark.skipif(build.oldest(), reason="this Kubernetes has no image volumes")
-_LATER_FIELDS: Final = ("image", "tolerance")
+_LATER_FIELDS: Final = (".image", ".tolerance")
 """Of volumes, and of the scaling rules of an HPA."""
 ADMITTED_PODS = frozenset({"probe-host", "socket-host", "hook-host"}) if build.oldest() else frozenset()
 """Bad pods of tests/manifests/confined_pods.py that Pod Security refuses in later ones."""
@@ -21,5 +21,4 @@ does not end the watches of the kind, and admits objects while it is being delet
 
 def lacks_field(error: ApiError) -> bool:
     """Whether this Kubernetes refuses an object for a field that only later ones have."""
-    unknown = tuple(f".{field}: field not declared in schema" for field in _LATER_FIELDS)
-    return build.oldest() and str(error).endswith(unknown)
+    return build.oldest() and error.undeclared and error.message.rpartition(":")[0].endswith(_LATER_FIELDS)

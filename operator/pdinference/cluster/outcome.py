@@ -51,11 +51,10 @@ class Outcome:
 
     def failed(self, key: ChildKey, error: ApiError) -> None:
         """Record an error of the API server."""
+        reason, message = error.reason, error.message
         if error.undeclared:
-            message = f"{error.message}. {_NEWER_FIELDS}"
-            self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
-            return
-        self.failures.append(Failure(key.kind, key.name, error.reason, error.message, transient=error.transient))
+            reason, message = _NOT_SERVED, f"{message}. {_NEWER_FIELDS}"
+        self.failures.append(Failure(key.kind, key.name, reason, message, transient=error.transient))
         if error.retry_after is not None:
             self.retry_after = max(error.retry_after, self.retry_after or 0.0)
 

@@ -51,7 +51,7 @@ def usage_of(body: bytes) -> Usage | None:
 
 def usage_in(text: bytes) -> Usage | None:
     """The last report in some events or in an answer; None without one."""
-    if MAYBE_TOKENS not in (text := _report(text)) or (answer := _last(_ANSWER, text)) is None:
+    if (answer := _last(_ANSWER, text := _report(text))) is None:
         return None
     prompt, read = _last(_PROMPT, text) or 0, _last(_READ, text)
     beside = (read or 0) + (_last(_CREATED, text) or 0)
