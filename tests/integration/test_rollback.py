@@ -4,6 +4,7 @@ The API server is real. This operator plays the older one, too: it does not see 
 """
 
 import asyncio
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -41,6 +42,18 @@ async def undo(world: World, *options: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, ["undo", "llama", *options, *place])
 
 
+async def expect_of_crds(world: World, words: str) -> None:
+    """Expect what `kubectl pdi doctor` says of the CRDs, once the API server has published their schema."""
+    place = ["--kubeconfig", str(world.cluster.kubeconfig), "--namespace", world.namespace]
+
+    async def said() -> bool:
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", *place, "--output=json"])
+        (found,) = (one["found"] for one in json.loads(result.stdout)["findings"] if one["subject"] == "CRDs")
+        return words in found
+
+    await until(said, f"the doctor to say: {words}")
+
+
 async def spec(world: World) -> Json:
     found: Json = (await world.api.get(RESOURCE.path(world.namespace, "llama")))["spec"]
     return found
@@ -67,6 +80,7 @@ async def test_what_serves_goes_on_and_undo_restores_what_the_older_crd_dropped(
     assert newer.stop() == 0
 
     await world.install_crd(older(_SET, _OF_A_DEFAULT, _OF_STATUS))
+    await expect_of_crds(world, "drops PDInference.spec.decode.seed, PDInference.spec.memoryPolicy, PDInference.status")
     back = await operators.start()
     await expect_served_by(world, first)
     assert "seed" not in (await spec(world))["decode"]
@@ -85,6 +99,7 @@ async def test_what_serves_goes_on_and_undo_restores_what_the_older_crd_dropped(
     assert back.stop() == 0
 
     await world.install_crd(custom_resource_definition())
+    await expect_of_crds(world, "The API server serves")
     await operators.start()
     assert "memoryPolicy" in await spec(world), "so the spec is not that of revision 2"
     assert (await undo(world)).output.endswith("llama has the spec of revision 1 again.\n")

@@ -83,6 +83,11 @@ async def operators(api: ApiServer) -> ObjectListing:
     return await listing(api, "/apis/apps/v1/deployments", labelSelector=_SELECTOR)
 
 
+def version_of(deployment: Json) -> str:
+    """The version of the operator with which its Deployment is labelled."""
+    return plain((deployment["metadata"].get("labels") or {}).get(_VERSION, "unknown"), 63)
+
+
 async def _deployed(api: ApiServer, namespace: str, found: ObjectListing) -> Installed:
     if found.unreadable:
         raise _UnknownError(found.unreadable)
@@ -92,11 +97,11 @@ async def _deployed(api: ApiServer, namespace: str, found: ObjectListing) -> Ins
         raise _UnknownError(f"{count} the namespace {namespace}.")
     (item,) = serving
     where = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-    labelled = plain((item["metadata"].get("labels") or {}).get(_VERSION, "unknown"), 63)
     return Installed(
         _read(_arguments(item), await _policy(api, item), where),
         f"They are those of the Deployment {where}.",
-        f"The Deployment is labelled with version {labelled}, and this program is version {version('pdinference')}.",
+        f"The Deployment is labelled with version {version_of(item)}, "
+        f"and this program is version {version('pdinference')}.",
     )
 
 

@@ -23,6 +23,7 @@ class ClusterFacts:
         version: Version of Kubernetes, such as `v1.34.1`.
         groups: API groups with their versions.
         kinds: Plural names of the kinds in the operator's API group.
+        dropped_fields: Fields of these that the API server drops; None if that is not known.
         operators: The operator's Deployments.
         webhooks: ValidatingWebhookConfigurations.
         policies: NetworkPolicies of the namespace.
@@ -31,6 +32,7 @@ class ClusterFacts:
     version: str = ""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
+    dropped_fields: tuple[str, ...] | None = ()
     operators: ObjectListing = EMPTY
     webhooks: ObjectListing = EMPTY
     nodes: ObjectListing = EMPTY

@@ -5,6 +5,7 @@ Tests: tests/integration/test_doctor.py, tests/cli/test_doctor.py
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Final
 
 from pdinference.api import names
@@ -12,8 +13,11 @@ from pdinference.api.plain_text import plain
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.reading import DEVICE_API
+from pdinference.cli.installed import version_of
 from pdinference.cluster.client import Json
 
+_OWN_VERSION: Final = version("pdinference")
+_MOST_FIELDS: Final = 8
 _KINDS: Final = (names.PLURAL, names.BATCH_PLURAL, names.SCALER_PLURAL)
 _OLDEST: Final = (1, 30)
 _WITH_DEVICES: Final = (1, 34)
@@ -34,7 +38,23 @@ def _crds(facts: ClusterFacts) -> Finding:
     if missing := [kind for kind in _KINDS if kind not in facts.kinds]:
         remedy = "Install the chart charts/pdinference-operator, or apply `pdinference crd`."
         return problem("CRDs", f"The API server does not serve {', '.join(missing)} of {names.GROUP}.", remedy)
+    if facts.dropped_fields is None:
+        return unknown("CRDs", "The API server does not say which fields its CRDs have.")
+    if dropped := facts.dropped_fields:
+        return _older_crds(facts, dropped)
     return ok("CRDs", f"The API server serves {names.API_VERSION}: {', '.join(_KINDS)}.")
+
+
+def _older_crds(facts: ClusterFacts, dropped: tuple[str, ...]) -> Finding:
+    """What follows from CRDs that lack fields of this program: a problem if the operator has its version."""
+    more = f" and {len(dropped) - _MOST_FIELDS} more" if len(dropped) > _MOST_FIELDS else ""
+    found = (
+        f"The installed CRDs are older than this program, version {_OWN_VERSION}. The API server drops "
+        f"{', '.join(dropped[:_MOST_FIELDS])}{more}."
+    )
+    if _OWN_VERSION not in map(version_of, facts.operators.items):
+        return unknown("CRDs", found, "If you upgrade the operator, upgrade its CRDs, too.")
+    return problem("CRDs", found, "Apply `pdinference crd`. The chart does, unless `crds.install=false`.")
 
 
 def _operator(facts: ClusterFacts) -> Finding:
@@ -51,8 +71,7 @@ def _operator(facts: ClusterFacts) -> Finding:
 
 def _deployment(item: Json) -> str:
     metadata = item["metadata"]
-    version = (metadata.get("labels") or {}).get("app.kubernetes.io/version", "unknown")
-    return f"{metadata['namespace']}/{metadata['name']} version {plain(version, 63)}"
+    return f"{metadata['namespace']}/{metadata['name']} version {version_of(item)}"
 
 
 def _webhook(facts: ClusterFacts) -> Finding:
@@ -84,8 +103,8 @@ def _kubernetes(facts: ClusterFacts, subject: Subject | None) -> Iterator[Findin
     if match is None:
         yield unknown("Kubernetes", f"The API server has the version {plain(facts.version, 63) or 'unknown'}.")
         return
-    version = (int(match[1]), int(match[2]))
-    if version < _OLDEST:
+    minor = (int(match[1]), int(match[2]))
+    if minor < _OLDEST:
         yield problem("Kubernetes", f"Version {facts.version}.", "Use Kubernetes 1.30 or later.")
     else:
         yield ok("Kubernetes", f"Version {facts.version}.")
@@ -94,7 +113,7 @@ def _kubernetes(facts: ClusterFacts, subject: Subject | None) -> Iterator[Findin
     if served:
         yield ok("DRA", f"The API server serves {DEVICE_API}/v1.")
     elif claims:
-        hint = "Enable the API group." if version >= _WITH_DEVICES else "Use Kubernetes 1.34 or later."
+        hint = "Enable the API group." if minor >= _WITH_DEVICES else "Use Kubernetes 1.34 or later."
         remedy = f"{hint} Or use an extended resource: accelerator.resourceName instead of accelerator.devices."
         yield problem("DRA", f"The API server does not serve {DEVICE_API}/v1, which device claims need.", remedy)
     elif subject is None:

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from pdinference.api import names
+from pdinference.cli.doctor.dropped_fields import dropped_fields
 from pdinference.cli.doctor.facts import ClusterFacts
 from pdinference.cli.listing import EMPTY, ObjectListing, listing
 from pdinference.cluster.client import ApiServer
@@ -28,6 +29,7 @@ async def read_facts(api: ApiServer, namespace: str, deployments: ObjectListing)
         version=str((await api.get("/version")).get("gitVersion", "")),
         groups=groups,
         kinds=await _kinds(api),
+        dropped_fields=await dropped_fields(api),
         operators=deployments,
         webhooks=await listing(api, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
         nodes=await listing(api, "/api/v1/nodes"),
