@@ -353,6 +353,14 @@ async def test_the_runner_gets_what_the_router_demands(world: World) -> None:
     assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["b", "a"]
 
 
+async def test_the_runner_is_pulled_with_the_secrets_of_the_router(world: World) -> None:
+    world.inference["spec"] |= {"router": {"podTemplate": {"spec": {"imagePullSecrets": [{"name": "registry"}]}}}}
+    world.serve()
+    await world.reconcile()
+    pod = world.api.objects[JOB_PATH]["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+
+
 async def test_a_running_batch_keeps_its_access(world: World) -> None:
     """The template of its Job cannot change. The runner reports it if the router rejects it."""
     await started(world)

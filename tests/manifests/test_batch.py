@@ -69,6 +69,12 @@ def test_of_the_secrets_only_the_named_key_and_the_certificate_are_mounted(
     assert "--url=https://llama.models.svc" in container["args"]
 
 
+def test_the_image_is_pulled_with_the_secrets_of_the_router(batch_document: Make) -> None:
+    assert "imagePullSecrets" not in pod(batch_document())
+    private = ServiceAccess("http://llama.models.svc", "llama", pull_secrets=("registry", "mirror"))
+    assert pod(batch_document(), private)["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+
+
 def test_no_field_is_misspelt(batch_document: Make) -> None:
     placement = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "low"}
     document = batch_document(placement=placement, timeoutSeconds=9, ttlSecondsAfterFinished=60)

@@ -124,11 +124,19 @@ def test_another_configuration_error_is_quoted_without_advice_on_secrets() -> No
     assert diagnose(pod(problem), "ns").message.endswith("image will run as root).")
 
 
-def test_a_login_of_a_registry_is_advised_where_the_spec_has_a_field_for_it() -> None:
-    problem = PodProblem("ErrImagePull", "unauthorized", "vllm", "r.io/x:1")
-    assert "spec.parameter.podTemplate.spec.imagePullSecrets" in diagnose(pod(problem), "ns").message
-    runner = PodSummary("b", None, "", problem=problem)
-    assert "imagePullSecrets" not in diagnose(runner, "ns").message
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        (Role.PARAMETER, "set spec.parameter.podTemplate.spec.imagePullSecrets."),
+        (Role.ROUTER, "set spec.router.podTemplate.spec.imagePullSecrets."),
+        (Role.MODEL, "set spec.decode.podTemplate.spec.imagePullSecrets."),
+        (None, "set spec.router.podTemplate.spec.imagePullSecrets of the PDInference, and create the batch again."),
+    ],
+)
+def test_a_login_of_a_registry_is_advised_with_its_field(role: Role | None, expected: str) -> None:
+    unwell = PodSummary("p", role, "", problem=PodProblem("ErrImagePull", "unauthorized", "c", "r.io/x:1"))
+    message = diagnose(unwell, "ns", Role.DECODE).message
+    assert message.endswith(f"If the registry needs a login, {expected}")
 
 
 def test_a_pod_without_trouble_is_starting() -> None:

@@ -38,12 +38,14 @@ class ServiceAccess:
         model: Served model name.
         tls_secret: Secret with the certificate; empty with HTTP.
         keys_secret: Secret with the API keys; empty if requests need none.
+        pull_secrets: Secrets for the registry of the router's image, which is that of the runner's.
     """
 
     url: str
     model: str
     tls_secret: str = ""
     keys_secret: str = ""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def output_folder(batch: PDBatch, target: ClaimFolder) -> str:

@@ -197,11 +197,13 @@ def _engine_role(child: Child) -> Role | None:
 def _service(resource: PDInference) -> ServiceAccess:
     """How clients inside the cluster reach this PDInference."""
     router = resource.spec.router
+    overlay = router.pod_template.get("spec") or {}
     return ServiceAccess(
         url=router.url(resource.metadata.namespace, resource.metadata.name),
         model=served_model_name(resource),
         tls_secret=router.tls.secret_name if router.tls else "",
         keys_secret=router.api_keys.secret_name if router.api_keys else "",
+        pull_secrets=tuple(secret["name"] for secret in overlay.get("imagePullSecrets") or ()),
     )
 
 

@@ -81,6 +81,7 @@ def _job(batch: PDBatch, service: ServiceAccess, settings: RenderSettings) -> Ma
         command=command_values(runner_command(batch, service)),
         report=REPORT_FILE,
         account=names.batch_object(batch.metadata.name) if batch.spec.output.config_map is not None else "",
+        pull_secrets=[{"name": name} for name in service.pull_secrets],
         resources=_resources(batch),
         scheduling=as_api(batch.spec.placement),
         volumes=[*_volumes(batch), *(volume for volume, _ in secrets)],

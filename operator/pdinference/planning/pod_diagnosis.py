@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pdinference.api.names import GROUP_BROKEN_EXIT, SERVING_ROLES, PodFault, Role
+from pdinference.api.names import GROUP_BROKEN_EXIT, PodFault, Role
 from pdinference.api.v1alpha1.conditions import (
     CONTAINER_CONFIG,
     CRASH_LOOPING,
@@ -86,15 +86,15 @@ def diagnose(
     Args:
         pod: The pod.
         namespace: Its namespace.
-        model_placed_as: The role on whose nodes the Job for the model runs.
+        model_placed_as: The role on whose nodes the Job for the model runs, and whose pull secrets it has.
         resource: Name of the PDInference of P, D and router pods; empty for others.
     """
     problem = pod.problem
     if problem is None:
         return Diagnosis("Starting", _start(pod, namespace))
+    placed = model_placed_as if pod.role is Role.MODEL else pod.role
     if problem.reason == UNSCHEDULABLE:
         # A batch runner has few fields for its placement, so the scheduler's message suffices.
-        placed = model_placed_as if pod.role is Role.MODEL else pod.role
         advice = "" if placed is None else scheduling_advice(problem.message, placed)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(problem.message))}"
         return Diagnosis(UNSCHEDULABLE, f"{said} {advice}".rstrip())
@@ -102,7 +102,7 @@ def diagnose(
         return Diagnosis(
             IMAGE_PULL if problem.reason in _PULL_REASONS else problem.reason,
             f"Pod {pod.name} cannot get the image {problem.image}{_because(_PULL_AGAIN.sub('', problem.message))}. "
-            f"Check the image's name and tag, and that the nodes can pull from its registry.{_pull_secrets(pod)}",
+            f"Check the image's name and tag, and that the nodes can pull from its registry.{_pull_secrets(placed)}",
         )
     if problem.reason in _CRASH_REASONS:
         return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace, resource))
@@ -213,10 +213,12 @@ def _absent_reference(problem: PodProblem, namespace: str) -> str:
     return f" Create it in namespace {namespace}, and the pod starts; or correct its name or key in the spec."
 
 
-def _pull_secrets(pod: PodSummary) -> str:
-    if pod.role not in SERVING_ROLES:
-        return ""
-    return f" If the registry needs a login, set spec.{pod.role}.podTemplate.spec.imagePullSecrets."
+def _pull_secrets(role: Role | None) -> str:
+    """Advice on a login of the registry, for the pods of a role or, without one, of a batch."""
+    field = f"spec.{role or Role.ROUTER}.podTemplate.spec.imagePullSecrets"
+    if role is None:
+        return f" If the registry needs a login, set {field} of the PDInference, and create the batch again."
+    return f" If the registry needs a login, set {field}."
 
 
 def _limits(pod: PodSummary) -> str:
