@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_json_has_one_object_a_line_with_the_extra_fields(capsys: pytest.Capture
     _LOG.debug("not at this level")
     (line,) = capsys.readouterr().err.splitlines()
     found = json.loads(line)
-    assert found.pop("time")
+    assert datetime.fromisoformat(found.pop("time")).utcoffset() == timedelta(0)
     assert found == {"level": "WARNING", "logger": "pdinference.test", "message": "two\nlines", **_WITH_REASON}
 
 
@@ -41,6 +42,7 @@ def test_plain_text_ends_with_the_extra_fields(capsys: pytest.CaptureFixture[str
     _LOG.warning("not written", extra=_WITH_REASON)
     _LOG.debug("nothing else")
     first, second = capsys.readouterr().err.splitlines()
+    assert datetime.fromisoformat(first.split()[0]).utcoffset() == timedelta(0)
     assert first.endswith("WARNING not written namespace=models resource=llama reason=Forbidden")
     assert second.endswith("DEBUG   nothing else")
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -29,6 +30,9 @@ def configure(settings: OperatorSettings) -> None:
         if settings.log_format == "json"
         else _PlainFormatter("%(asctime)s %(levelname)-7s %(message)s")
     )
+    # RFC 3339 in UTC, which collectors of logs parse without a rule of their own.
+    formatter.converter = time.gmtime
+    formatter.default_time_format, formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
     handler.setFormatter(formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     for name in _NOISY:
