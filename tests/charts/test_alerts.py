@@ -5,6 +5,7 @@ from typing import Any
 
 import promql_parser
 import pytest
+import yaml
 
 from pdinference.api.v1alpha1.conditions import BY_NAME, KV_TRANSFER, OBJECTIVES_MET
 from pdinference.controller.metrics import Metrics
@@ -30,24 +31,31 @@ def test_each_alert_queries_an_existing_metric_and_has_a_runbook(rule: dict[str,
 
 def _check(alert: dict[str, Any]) -> None:
     promql_parser.parse(alert["expr"])
-    families = {family.name: family for family in Metrics().registry.collect()}
-    (name,) = re.findall(r"pdinference_\w+", alert["expr"])
-    assert name in families
     metrics = Metrics()
     metrics.kv_transfer.labels("ns", "llama", "Slow").set(1)
     metrics.objectives.labels("ns", "llama", "Missed").set(1)
+    (name,) = re.findall(r"pdinference_\w+", alert["expr"])
     (sample,) = (one for family in metrics.registry.collect() if family.name == name for one in family.samples)
-    labels = set(re.findall(r"\w+(?==)|(?<=[(, ])inference_\w+", alert["expr"].partition(")) ==")[0]))
+    labels = set(re.findall(r"\w+(?==\")|(?<=[(, ])inference_\w+", alert["expr"]))
     assert labels == sample.labels.keys()
-    page, _, section = alert["annotations"]["runbook"].partition("#")
+    page, _, section = alert["annotations"]["runbook_url"].removeprefix(f"{_home()}/blob/main/").partition("#")
     lines = (REPOSITORY / page).read_text(encoding="utf-8").splitlines()
     at = lines.index(f"## {section}")
     assert f"`{alert['alert']}`" in lines[at + 2]
 
 
+def _home() -> str:
+    """The page of the repository, by the chart."""
+    return str(yaml.safe_load((REPOSITORY / "charts/pdinference-operator/Chart.yaml").read_text("utf-8"))["home"])
+
+
 def test_there_is_an_alert_for_each_fault(rule: dict[str, Any]) -> None:
     reasons = {reason for alert in _alerts(rule) for reason in re.findall(r'reason="(\w+)"', alert["expr"])}
     assert reasons == BY_NAME[KV_TRANSFER].reasons["False"] | BY_NAME[OBJECTIVES_MET].reasons["False"]
+
+
+def test_there_is_an_alert_for_an_operator_that_is_away(rule: dict[str, Any]) -> None:
+    assert "absent(pdinference_is_leader == 1)" in {alert["expr"] for alert in _alerts(rule)}
 
 
 def test_they_are_installed_only_on_demand_and_with_the_metrics_of_the_operator(rule: dict[str, Any]) -> None:
