@@ -49,6 +49,14 @@ def test_usable_memory_is_a_little_less_than_the_name_says(product: str, gib: in
     assert 0.9 * gib <= known(gpu_memory(product).value) / GIB <= gib
 
 
+def test_a_mig_slice_does_not_have_the_memory_of_its_product() -> None:
+    piece = {"products": ["NVIDIA-H100-80GB-HBM3"], "resourceName": "nvidia.com/mig-1g.10gb"}
+    made = plan(configs.LLAMA_8B, accelerator=piece)
+    assert not made.memory.known
+    assert "nvidia.com/mig-1g.10gb has a part of a GPU's memory" in made.memory.note
+    assert plan(configs.LLAMA_8B, accelerator=piece | {"memory": "10Gi"}).memory.value == 10 * GIB
+
+
 def test_unknown_memory_leaves_the_rest_known() -> None:
     elsewhere = {"nodeSelector": {"pool": "d"}}
     made = plan(configs.LLAMA_8B, accelerator={}, placement=elsewhere)

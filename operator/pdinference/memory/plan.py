@@ -155,6 +155,8 @@ def device_memory(spec: Spec, role: Role) -> Figure:
         if stated_kv_cache(spec, role) is not None:
             return unknown(f"The KV cache has its stated size; the node's memory is not known. {ways_out.NODE_MEMORY}")
         return unknown(f"The node's memory is not known. {ways_out.CPU_MEMORY}")
+    if accelerator.is_slice:
+        return unknown(f"{accelerator.requested} has a part of a GPU's memory. {ways_out.SLICE}")
     return smallest_gpu_memory(spec.products(role))
 
 

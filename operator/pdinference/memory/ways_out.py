@@ -63,6 +63,9 @@ DEVICE = _ways(
 PRODUCT = _ways("state the memory of one device in accelerator.memory of the role, for example 80Gi", "--memory 80GiB")
 """For a product that is not in the table."""
 
+SLICE = _ways("state its memory in accelerator.memory of the role, for example 10Gi", "--memory 10GiB")
+"""For a MIG slice, whose memory is not that of its product."""
+
 CPU_MEMORY = _ways(
     "state the size of the KV cache in GiB as VLLM_CPU_KVCACHE_SPACE in env of the role or of spec.engine, or the "
     "node's memory in accelerator.memory",

@@ -56,6 +56,11 @@ def test_the_note_on_four_a100s_holds_thirty_times_as_much_unsplit() -> None:
     assert "TP 4 needs 4 GPUs in one host." in found.notes
 
 
+def test_mig_slices_are_not_compared_as_whole_gpus() -> None:
+    piece = {"accelerator": A100 | {"resourceName": "nvidia.com/mig-1g.10gb"}}
+    assert not compared(configs.LLAMA_8B, piece, piece).compared[0].unsplit.tokens.known
+
+
 def test_three_gpus_are_three_servers_or_one_and_a_gpu_left_over() -> None:
     p, d = {"parallelism": {"tensor": 1}, "accelerator": A100}, {"parallelism": {"tensor": 2}, "accelerator": A100}
     assert layouts(compared(configs.LLAMA_8B, p, d)) == [(3, 1, 0)]

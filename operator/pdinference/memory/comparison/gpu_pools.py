@@ -67,8 +67,8 @@ def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[GpuPo
     accelerator = own.accelerator
     claimed = accelerator.devices
     offered_as = (claimed.device_class_name, *claimed.selectors) if claimed else (accelerator.resource_name,)
-    stated = inputs.memory is not None or accelerator.memory is not None
+    same = inputs.memory is not None or accelerator.memory is not None or accelerator.is_slice
     for rank in range(own.parallelism.nodes):
         products = inputs.spec.of(role, rank).accelerator.products
-        memory = plan.memory if stated else smallest_gpu_memory(products)
+        memory = plan.memory if same else smallest_gpu_memory(products)
         yield GpuPool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})

@@ -111,6 +111,11 @@ class Accelerator(ApiModel):
         return self.devices.device_class_name if self.devices else self.resource_name
 
     @property
+    def is_slice(self) -> bool:
+        """Whether a device is a part of a GPU (MIG), with a part of the memory of its product."""
+        return self.requested.startswith("nvidia.com/mig-")
+
+    @property
     def maker(self) -> Maker:
         """Who makes the devices, by that name. A device class may have any name."""
         if "amd.com" in self.requested:
