@@ -28,6 +28,7 @@ _MOST_WORDS = 1_800
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_NAMED_LINK = re.compile(r"\[`?([\w-]+\.md)`?\]\(([^)#\s]+)")
 _HOST = re.compile(r"([a-z0-9-]+\.)+[a-z]{2,}")
 _UNSAFE = re.compile(r"[^\w\-.~:/?#@!$&'*+,;=%]|[.,;:]$")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
@@ -102,6 +103,12 @@ def test_a_page_is_short_enough_to_read(page: Path) -> None:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_and_anchors_of_a_page_exist(page: Path) -> None:
     assert list(broken(page)) == []
+
+
+def test_a_link_that_names_a_page_leads_to_it() -> None:
+    links = [(page.name, *link) for page in _PAGES for link in _NAMED_LINK.findall(prose(page))]
+    assert links
+    assert [link for link in links if Path(link[2]).name != link[1]] == []
 
 
 def malformed(page: Path) -> Iterator[str]:
