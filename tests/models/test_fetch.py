@@ -193,6 +193,11 @@ async def test_a_hub_that_is_away_is_named(world: World) -> None:
     assert "Cannot connect to http://127.0.0.1:9" in await world.fetch(url="http://127.0.0.1:9")
 
 
+async def test_certificates_that_are_not_there_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/company/ca.crt")
+    assert "SSL_CERT_FILE names /etc/company/ca.crt, and this container has no such file" in await world.fetch()
+
+
 async def test_a_repository_without_a_config_is_no_model(world: World) -> None:
     (world.hub.folder / "config.json").unlink()
     assert "has no config.json" in await world.fetch()

@@ -3,6 +3,7 @@
 Tests: tests/models/test_fetch.py, tests/models/hubs/test_hostile_hub.py, tests/models/hubs/test_token.py
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,7 @@ class HuggingFaceHub:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
+        _require_certificates()
         try:
             yield
         except (HfHubHTTPError, LocalEntryNotFoundError, FileMetadataError, HTTPError, ConnectionError) as error:
@@ -114,6 +116,17 @@ class HuggingFaceHub:
         """The message for HTTP 404. The hub does not distinguish missing repositories from private ones."""
         known = "" if get_token() else "if it is private, set spec.model.source.huggingFace.tokenSecret; "
         return f"{self._endpoint} has no {self._repository.name} that we may read: {known}check the spelling."
+
+
+def _require_certificates() -> None:
+    """Refuse a file of certificates that is not there. The client's error names no file, as if the cache lacked one."""
+    if (certificates := os.environ.get("SSL_CERT_FILE")) and not Path(certificates).is_file():
+        raise ModelError(
+            "HubUnreachable",
+            f"SSL_CERT_FILE names {certificates}, and this container has no such file: podTemplate mounts nothing into "
+            "it. Put the certificates into the image of downloads (the chart's model.image), or correct "
+            "spec.engine.env.",
+        )
 
 
 def _first_line(error: Exception) -> str:
