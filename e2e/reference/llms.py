@@ -39,7 +39,7 @@ SUMMARIES: Final = {
     "docs/limits.md": "What this version does not do, or does only under a condition.",
     "docs/accounts.md": "Which pods have a token, and what a stolen token of the operator could do.",
     "docs/troubleshooting.md": "From a symptom to its cause and remedy.",
-    "docs/runbooks.md": "What to do for each reason of the condition KVTransfer, when objectives are missed, and without an operator.",
+    "docs/runbooks.md": "What to do for each reason of KVTransfer, for missed objectives, and without an operator.",
     "docs/webhook.md": "When the webhook answers, where its certificate comes from, and who may call it.",
     "docs/security.md": "What the chart sets up, which values widen or narrow access, and what remains for you to do.",
     "docs/releases.md": "Which releases of Kubernetes and vLLM work, what a version promises, how to install it.",
