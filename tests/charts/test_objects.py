@@ -46,6 +46,7 @@ from tests.charts.helm import (
     rendered,
     rendered_test,
 )
+from tests.conftest import REPOSITORY
 
 NUMBER = charts.version()
 KEDA = {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}
@@ -585,3 +586,15 @@ class TestHelmTest:
 
     def test_there_is_none_without_anything_to_check(self) -> None:
         assert not rendered_test(WITHOUT_EXTRAS)
+
+
+@pytest.mark.parametrize("page", ["admission.md", "operations.md"])
+def test_the_command_of_a_page_finds_the_policy_among_the_configmaps(page: str) -> None:
+    """The API server sorts by name: the dashboard and rules of an adapter come before the policy."""
+    first, *others = sorted(
+        of_kind(rendered({"dashboard": {"enabled": True}}), "ConfigMap"), key=lambda item: str(item["metadata"]["name"])
+    )
+    assert "policy.yaml" not in first["data"]
+    assert [item for item in others if "policy.yaml" in item["data"]]
+    paths = re.findall(r"jsonpath='\{(\S+)\.data\.policy", (REPOSITORY / "docs" / page).read_text(encoding="utf-8"))
+    assert paths == [".items[*]"]
