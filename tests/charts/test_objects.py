@@ -490,6 +490,9 @@ class TestNotes:
 
     def test_they_say_what_is_missing(self, chart: Path) -> None:
         assert "must be there before the operator starts" in notes(chart, WITHOUT_EXTRAS)
+        kept_out = "keep Prometheus out of the vLLM and router pods: set autoscaling.prometheusNamespace."
+        assert kept_out in notes(chart, {"autoscaling": {"podMonitor": {"enabled": True}}})
+        assert kept_out not in notes(chart, WITH_PROMETHEUS)
 
 
 def notes(chart: Path, values: Values) -> str:
