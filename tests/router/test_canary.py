@@ -15,6 +15,7 @@ from pdinference.router.canary_outcome import CanaryOutcome
 from tests.router.canaries import FAULTS, FAULTY, TOKENS, Client, model
 from tests.router.engines import Fleet, abort, status
 from tests.router.kv_model import Half, KvModel, Nothing, Transfer, Zeros
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -201,6 +202,26 @@ async def test_counters_that_cannot_be_read_any_more_say_nothing_of_the_transfer
         assert served.for_decode
         assert found.state is Verification.FAILED, found.reason
         assert "d failed: unreadable_metrics" in found.reason
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["size of a block", "counters before"])
+async def test_a_reading_that_fails_once_is_not_taken_for_a_pod_without_counters(number: int) -> None:
+    """A busy pod may not answer in time. A D pod without counters would be admitted."""
+    async with model() as (world, _, by):
+        engine = world["d"]
+        await until(lambda: engine.readings, "the first reading of the router's own")
+        last = engine.readings + number
+
+        async def fails_once(_request: web.Request) -> web.Response:
+            lines = (f"{name} {value}\n" for name, value in engine.counters.items())
+            return web.Response(text="".join(lines), status=500 if engine.readings == last else 200)
+
+        engine.metrics_fault = fails_once
+        found = await sent(world, by)
+        assert found.state is Verification.FAILED, found.reason
+        assert found.reason == "d failed: unreadable_metrics"
+        assert not found.shows_the_way
+        assert (await sent(world, by)).state is Verification.VERIFIED
 
 
 async def test_a_pod_that_loses_its_address_does_not_end_the_router() -> None:

@@ -286,6 +286,7 @@ async def test_what_a_rank_counts_is_told_from_what_others_do() -> None:
     async with fleet("p", "d", ranks=TWO) as world:
         world["d"].counters = {FROM_P: 5, COMPUTED: 1, by_source("external_kv_transfer", 1): 7}
         counts = await read_counts(_second(world.pods), Share())
+        assert counts is not None
         assert list(counts.values()) == [7]
         assert await read_progress(_second(world.pods), Share()) is None, "it reports no steps"
 

@@ -63,6 +63,11 @@ class _FailedError(Exception):
         self.read_too_long = read_too_long
 
 
+def _unreadable(pod: Pod) -> _FailedError:
+    """Its metrics did not come, which shows nothing of its counters."""
+    return _FailedError(pod, "unreadable_metrics")
+
+
 class _Card(msgspec.Struct):
     max_model_len: int | None = None
 
@@ -141,6 +146,8 @@ class Canary:
         first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
         clients = bool(decode.under_way)
         before = await read_counts(decode, self.share)
+        if before is None:
+            raise _unreadable(decode)
         # P computes each prompt for D first: its own answer, after that, is from no other KV cache than the one that
         # it handed over, or with a salt from none.
         through = [await self._through(parameter, decode, _body(ids, logprobs), seconds) for ids in (first, second)]
@@ -151,8 +158,9 @@ class Canary:
 
     async def _part(self, decode: Pod, seconds: float) -> int:
         """Tokens of a part of the prompts: a block at least."""
-        reading = await self._reading(decode)
-        block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
+        if (reading := await self._reading(decode)) is None:
+            raise _unreadable(decode)
+        block = reading.cache.block_size if reading.cache is not None else 0
         part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
         async with _asking(decode, seconds):
             answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None)
@@ -226,7 +234,7 @@ class Canary:
             if arrived >= least and (clients or whole * arrived >= least * (arrived + computed)):
                 return True
         if not counts:
-            raise _FailedError(decode, "unreadable_metrics")
+            raise _unreadable(decode)
         return False
 
     async def _reading(self, pod: Pod) -> Reading | None:

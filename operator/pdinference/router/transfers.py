@@ -161,8 +161,8 @@ def _turn(pod: Pod) -> int:
 
 async def read_counts(
     pod: Pod, share: Share, transfers: Mapping[bytes, Counter] = _NONE, *, all_ranks: bool = False
-) -> Counts:
-    """The counters of a pod since its vLLM started; empty if it does not answer, or has no such counters.
+) -> Counts | None:
+    """The counters of a pod since its vLLM started, of which it may have none; None if it does not answer.
 
     Args:
         pod: The pod.
@@ -184,7 +184,7 @@ async def read_counts(
     try:
         await fetch_metrics(pod, take, share, all_ranks=all_ranks)
     except UnreadableError:
-        return {}
+        return None
     return {counter: value for counter, value in found.items() if not math.isnan(value)}
 
 
