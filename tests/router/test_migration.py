@@ -61,6 +61,22 @@ async def test_an_event_that_is_no_utf_8_ends_with_an_error_that_the_client_can_
         assert await world.metric('pdinference_router_requests_total{client="",outcome="cut"') == 1
 
 
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+async def test_a_stream_whose_prompt_has_many_tokens_goes_on(path: str) -> None:
+    """Their ids come in one event, which is longer than a pod may hold back of other streams."""
+    long = "abc" * 200_000
+    body = asking(path, prompt=long, messages=[{"role": "user", "content": long}])
+    del body["messages" if path == COMPLETIONS else "prompt"]
+    whole = text(Model.stream(path, body))
+    dies_after = len(Model.stream(path, {**body, "return_token_ids": True})) - 500
+    assert dies_after > 2 * 2**20
+    async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
+        answers(world["d1"], dies_after=dies_after)
+        answers(world["d2"])
+        assert text(await asked(world, path, body)) == whole
+        assert await world.metric("pdinference_router_migrations_total") == 1
+
+
 async def test_a_stream_survives_several_pods() -> None:
     async with fleet("p", "d1", "d2", "d3", rules={"migration": True}) as world:
         body = asking(COMPLETIONS)

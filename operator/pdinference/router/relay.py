@@ -21,6 +21,8 @@ from pdinference.router.timing import StreamTiming
 from pdinference.router.usage import usage_in
 
 _LONGEST_EVENT: Final = 2**20
+_LONGEST_WITH_IDS: Final = 16 * 2**20
+"""One with the ids of the tokens of a prompt, without which a stream cannot continue. A million of them has 8 MiB."""
 
 
 class Relay:
@@ -48,6 +50,7 @@ class Relay:
         self._progress = progress
         self._timing = timing
         self._text = text
+        self._longest = _LONGEST_EVENT if progress is None else _LONGEST_WITH_IDS
         self._rest = b""
         self._latest = b""
 
@@ -137,9 +140,10 @@ class Relay:
     def _whole(self, data: bytes) -> bytes:
         if not self._rest and data.endswith(BOUNDARY):
             return data
+        seen = max(0, len(self._rest) - 1)  # a boundary may have come in part
         data = self._rest + data
-        end = data.rfind(BOUNDARY)
-        if end < 0 and len(data) > _LONGEST_EVENT:  # these are no events as vLLM writes them
+        end = data.rfind(BOUNDARY, seen)
+        if end < 0 and len(data) > self._longest:  # these are no events as vLLM writes them
             self._rest = b""
             return data
         self._rest = data[end + len(BOUNDARY) :] if end >= 0 else data
