@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from pdinference.router.calls import read_call
-from pdinference.router.migration import can_migrate
+from pdinference.router.migration import StreamProgress, can_migrate
 from pdinference.router.server import RequestLimits
 from tests.router.engines import PARAMS, Engine, Fleet, events, fleet, status
 from tests.router.model import CHAT, COMPLETIONS, LENGTH, Model, asking, text
@@ -86,15 +86,17 @@ async def test_a_stream_survives_several_pods() -> None:
 
 
 async def test_the_next_pod_gets_a_prefill_of_its_own_and_the_rest_of_the_limits() -> None:
+    kept = {"top_k": 5, "user": "u", "stop_token_ids": [7], "include_stop_str_in_output": True, "watermarking": False}
     async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
         answers(world["d1"], dies_after=400)
         answers(world["d2"])
-        await asked(world, CHAT, asking(CHAT, min_tokens=6, top_k=5, user="u"))
+        await asked(world, CHAT, asking(CHAT, min_tokens=6, **kept))
         (body,) = world["d2"].bodies
         done = LENGTH - body["max_tokens"]
         assert 0 < done < LENGTH
         assert len(body["prompt"]) == 3 + done
-        assert (body["min_tokens"], body["top_k"], body["user"]) == (max(0, 6 - done), 5, "u")
+        assert body["min_tokens"] == max(0, 6 - done)
+        assert body | kept == body
         assert "kv_transfer_params" in body
         assert "messages" not in body
         assert [sent.get("prompt") for sent in world["p"].bodies] == [None, body["prompt"]]
@@ -139,6 +141,64 @@ async def test_a_stream_whose_rest_finds_no_room_ends_with_an_error_event() -> N
         assert await world.metric('pdinference_router_requests_total{client="",outcome="cut"') == 1
 
 
+async def begun(path: str, *chunks: tuple[list[int], dict[str, Any]], **more: Any) -> StreamProgress:
+    """A stream whose prompt has the tokens 1 and 2, after chunks with the ids of tokens and what came with them."""
+    body = json.dumps(asking(path, **more)).encode()
+    progress = StreamProgress(await read_call(path, body, "application/json", CIMultiDict()))
+    first = {"index": 0, "delta": {"role": "assistant", "content": ""}} if path == CHAT else {"index": 0, "text": ""}
+    progress.take(event({"id": "first", "choices": [first], "prompt_token_ids": [1, 2]}))
+    for ids, came in chunks:
+        progress.take(event({"id": "first", "choices": [{"index": 0, "token_ids": ids, **came}]}))
+    return progress
+
+
+def event(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def said(path: str, words: str) -> dict[str, Any]:
+    return {"delta": {"content": words}} if path == CHAT else {"text": words}
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+async def test_a_part_of_a_character_is_generated_again(path: str) -> None:
+    """A prompt that ends with one has vLLM's detokenizer repeat all of it before the next text."""
+    progress = await begun(path, ([3], said(path, "a")), ([4], said(path, "")), ([5], said(path, "")))
+    assert progress.can_continue
+    call = progress.next_call()
+    assert call is not None
+    body = json.loads(call.body)
+    assert (body["prompt"], body["max_tokens"]) == ([1, 2, 3], LENGTH - 1)
+
+
+async def test_a_client_that_has_the_ids_does_not_get_them_again() -> None:
+    half = [([3], said(CHAT, "a")), ([4], said(CHAT, ""))]
+    assert not (await begun(CHAT, *half, return_token_ids=True)).can_continue
+    assert (await begun(CHAT, *half, ([5], said(CHAT, "b")), return_token_ids=True)).can_continue
+    ended = await begun(CHAT, *half, ([5], {**said(CHAT, ""), "finish_reason": "stop"}), return_token_ids=True)
+    assert ended.can_continue
+    assert ended.next_call() is None
+
+
+@pytest.mark.parametrize("chunks", [[], [([3], {"delta": {}})]], ids=["role", "begins to think"])
+async def test_a_chat_without_text_so_far_is_asked_again_as_a_chat(chunks: list[tuple[list[int], Any]]) -> None:
+    """As a completion, what the model thinks would be a part of the text."""
+    progress = await begun(CHAT, *chunks)
+    call = progress.next_call()
+    assert call is not None
+    assert (call.path, json.loads(call.body)["messages"]) == (CHAT, asking(CHAT)["messages"])
+    role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+    thinks = {"index": 0, "delta": {"reasoning": "hm"}, "token_ids": [3, 4]}
+    for choice, delta in ((role, {"content": ""}), (thinks, {"reasoning": "hm"})):
+        got = json.loads(progress.take(event({"id": "second", "choices": [choice]})).removeprefix(b"data: "))
+        assert (got["id"], got["choices"]) == ("first", [{"index": 0, "delta": delta}])
+    assert not progress.can_continue
+
+
+async def test_a_text_whose_ids_are_hidden_is_not_continued() -> None:
+    assert not (await begun(CHAT, ([], said(CHAT, "a")))).can_continue
+
+
 async def test_token_ids_are_only_for_clients_that_want_them() -> None:
     async with fleet("p", "d", rules={"migration": True}) as world:
         answers(world["d"])
@@ -166,6 +226,9 @@ async def test_token_ids_are_only_for_clients_that_want_them() -> None:
         ({"response_format": {"type": "text"}}, True),
         ({"response_format": {"type": "json_object"}}, False),
         ({"structured_outputs": {"regex": "a"}}, False),
+        ({"include_reasoning": True}, True),
+        ({"include_reasoning": False}, False),
+        ({"prompt_embeds": "a"}, False),
         ({"n": 2}, False),
         ({"stream": False}, False),
     ],

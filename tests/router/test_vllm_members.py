@@ -11,6 +11,7 @@ import pytest
 
 from pdinference.engine.connectors import handover
 from pdinference.router.arguments import NEVER, checked, is_internal
+from pdinference.router.migration import _KEPT, _NOT_EXACT
 from pdinference.router.replaced import replaced
 from tests.router.hostile_bodies import GOOD
 
@@ -55,6 +56,21 @@ def test_all_members_that_p_returns_are_known() -> None:
     assert found, "the connector has another form"
     known = {field.name for field in msgspec.structs.fields(handover._NixlParams)}
     assert found <= known, "review the new members: engine/connectors/handover.py"
+
+
+def test_all_members_that_vllm_reads_are_known_to_migration() -> None:
+    of_the_router = {"stream", "n", "seed", "max_tokens", "max_completion_tokens", "min_tokens", "return_token_ids"}
+    of_the_router |= {"response_format", "include_reasoning", "prompt_logprobs", "request_id"}
+    of_the_prompt = {"prompt", "messages", "documents", "chat_template", "chat_template_kwargs", "add_special_tokens"}
+    of_the_prompt |= {"add_generation_prompt", "continue_final_message", "truncate_prompt_tokens", "truncation_side"}
+    of_images = {"media_io_kwargs", "mm_processor_kwargs", "mm_payload", "return_mm_kwargs"}
+    with_others = {"tool_choice", "parallel_tool_calls", "logprob_token_ids", "return_tokens_as_token_ids"}
+    with_others |= {"length_penalty"}  # of a beam search
+    no_text = {"return_prompt_text", "return_token_offsets", "routed_experts_prompt_start"}
+    known = of_the_router | of_the_prompt | of_images | with_others | no_text | {*_KEPT} | _NOT_EXACT
+    models = [_models()[path] for path in ("/v1/chat/completions", "/v1/completions")]
+    found = {name for model in models for name in model.model_fields if not is_internal(name)}
+    assert found - known == set(), "review the new members: router/migration.py"
 
 
 def _models() -> dict[str, Any]:

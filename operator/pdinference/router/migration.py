@@ -28,7 +28,6 @@ _NOT_EXACT: Final = frozenset(
         "functions",
         "structured_outputs",
         "thinking_token_budget",
-        "include_reasoning",
         "reasoning_effort",
         # They count or compare generated tokens only.
         "presence_penalty",
@@ -41,6 +40,7 @@ _NOT_EXACT: Final = frozenset(
         "top_logprobs",
         "suffix",
         "echo",
+        "prompt_embeds",
         "use_beam_search",
         "vllm_xargs",
     }
@@ -58,6 +58,8 @@ _KEPT: Final = (
     "ignore_eos",
     "skip_special_tokens",
     "spaces_between_special_tokens",
+    "include_stop_str_in_output",
+    "watermarking",
     "stream_options",
     "stream_interval",
     "user",
@@ -66,6 +68,7 @@ _KEPT: Final = (
     "session_id",
 )
 _ZERO: Final = (b"0", b"0.0")
+_DEFAULT_TRUE: Final = (None, b"null", b"true")
 _PLAIN_DELTA: Final = frozenset({"role", "content"})
 _TOKEN_IDS: Final = "token_ids"  # noqa: S105 - a member of chunks
 _PROMPT_IDS: Final = "prompt_token_ids"
@@ -107,6 +110,8 @@ def can_migrate(call: Call) -> bool:
         return False
     members = call.members()
     if not all(is_empty(members.get(name)) for name in _NOT_EXACT):
+        return False
+    if text_of(members.get("include_reasoning")) not in _DEFAULT_TRUE:  # vLLM then gives no ids
         return False
     if not (is_empty(members.get("response_format")) or _fits(members["response_format"], _TextFormat)):
         return False
@@ -158,6 +163,7 @@ class StreamProgress:
         self._ids_wanted = not is_empty(call.members().get(_RETURN_IDS))
         self._prompt: list[int] = []
         self._tokens: list[int] = []
+        self._shown = 0  # of them: up to the last one that came with text
         self._head: dict[str, Any] = {}
         self._plain = True
         self._finished = False
@@ -168,7 +174,8 @@ class StreamProgress:
     @property
     def can_continue(self) -> bool:
         """Whether nothing was sent, or nothing but text, of a prompt whose tokens are known."""
-        return not self._head or (bool(self._prompt) and self._plain)
+        can_repeat = self._finished or not self._ids_wanted or self._shown == len(self._tokens)
+        return not self._head or (bool(self._prompt) and self._plain and can_repeat)
 
     @property
     def usage(self) -> Usage | None:
@@ -209,6 +216,9 @@ class StreamProgress:
         self._prompt = self._prompt or next((ids for ids in prompts if ids), [])
         for choice in choices:
             self._tokens += choice.token_ids or ()
+            if choice.text or (choice.delta or {}).get("content"):
+                self._shown = len(self._tokens)
+                self._plain &= bool(choice.token_ids)
             self._finished |= choice.finish_reason is not None
             self._plain &= not any(value for name, value in (choice.delta or {}).items() if name not in _PLAIN_DELTA)
         self._has_usage |= bool(chunk.usage) and not choices  # of the whole stream; others are of each chunk
@@ -226,7 +236,7 @@ class StreamProgress:
             chunk["choices"] = [
                 {
                     **{name: value for name, value in choice.items() if name != "text"},
-                    "delta": {"content": choice.get("text") or ""},
+                    "delta": _without_role(choice.get("delta")) or {"content": choice.get("text") or ""},
                 }
                 for choice in chunk.get("choices") or ()
             ]
@@ -244,6 +254,11 @@ class StreamProgress:
         if self._finished or (limit is not None and limit <= len(self._tokens)):
             return None
         self._continued = True
+        # What has not become text yet is generated again: a part of a character at the end of a prompt would have the
+        # detokenizer repeat all of the prompt.
+        del self._tokens[self._shown :]
+        if not self._tokens:  # and a completion would show what the model of a chat thinks
+            return with_token_ids(self._call)
         found = self._call.members()
         kept: dict[str, Any] = {name: found[name] for name in _KEPT if name in found}
         more = {
@@ -287,6 +302,11 @@ def _read(data: bytes) -> tuple[dict[str, Any], _Chunk]:
         return chunk, msgspec.convert(chunk, _Chunk)
     except (NotJsonError, msgspec.ValidationError) as error:
         raise StreamFaultError(f"malformed_event: {error}") from None
+
+
+def _without_role(delta: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A delta for a client that has had the role."""
+    return {name: value for name, value in (delta or {}).items() if name != "role"}
 
 
 def _number(members: Mapping[str, msgspec.Raw], name: str) -> int | None:
