@@ -132,6 +132,21 @@ async def test_a_form_reaches_d_as_the_router_has_read_it() -> None:
     ]
 
 
+async def test_a_long_recording_reaches_d() -> None:
+    async with fleet("p", "d") as world:
+        recording = b"RIFF" * 2**18
+        assert (await posted(world, form(_FILE + recording)))[0] == 200
+        assert recording in world["d"].raw[0]
+
+
+@pytest.mark.parametrize("beginning", [b"", b"--b", b"--b--\r\n", b"text\r\n"])
+async def test_a_form_whose_boundary_comes_late_is_refused_at_once(beginning: bytes) -> None:
+    """A line takes 1.6 us: other requests would wait for half a minute."""
+    async with fleet("p", "d") as world:
+        status, text = await posted(world, beginning + b"\n" * 2**23 + form(_FILE))
+        assert (status, "does not begin with its boundary" in text) == (400, True)
+
+
 @pytest.mark.parametrize(
     "field",
     [
