@@ -66,7 +66,7 @@ def test_all_members_that_vllm_reads_are_known_to_migration() -> None:
     of_images = {"media_io_kwargs", "mm_processor_kwargs", "mm_payload", "return_mm_kwargs"}
     with_others = {"tool_choice", "parallel_tool_calls", "logprob_token_ids", "return_tokens_as_token_ids"}
     with_others |= {"length_penalty"}  # of a beam search
-    no_text = {"return_prompt_text", "return_token_offsets", "routed_experts_prompt_start"}
+    no_text = {"return_prompt_text", "return_token_offsets", "return_weight_versions", "routed_experts_prompt_start"}
     known = of_the_router | of_the_prompt | of_images | with_others | no_text | {*_KEPT} | _NOT_EXACT
     models = [_models()[path] for path in ("/v1/chat/completions", "/v1/completions")]
     found = {name for model in models for name in model.model_fields if not is_internal(name)}
