@@ -41,11 +41,7 @@ async def test_claims_are_refused_in_plain_words_and_all_else_works(world: World
 
     await world.apply()
     await world.serving()
-
-    async def done() -> bool:
-        return bool((await world.condition("Progressing"))["reason"] == "RolloutComplete")
-
-    await until(done, "all is as it was")
+    await world.rolled_out()
     assert await operator.healthy()
 
 

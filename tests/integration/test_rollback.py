@@ -36,18 +36,22 @@ def older(*fields: tuple[str, ...]) -> Json:
     return crd
 
 
-async def undo(world: World, *options: str) -> Result:
-    """What `kubectl pdi undo` does with the user's credentials."""
+async def pdi(world: World, *words: str) -> Result:
+    """What `kubectl pdi` does with the user's credentials."""
     place = ["--kubeconfig", str(world.cluster.kubeconfig), "--namespace", world.namespace]
-    return await asyncio.to_thread(CliRunner().invoke, main, ["undo", "llama", *options, *place])
+    return await asyncio.to_thread(CliRunner().invoke, main, [*words, *place])
+
+
+async def undo(world: World, *options: str) -> Result:
+    """What `kubectl pdi undo` does."""
+    return await pdi(world, "undo", "llama", *options)
 
 
 async def expect_of_crds(world: World, words: str) -> None:
     """Expect what `kubectl pdi doctor` says of the CRDs, once the API server has published their schema."""
-    place = ["--kubeconfig", str(world.cluster.kubeconfig), "--namespace", world.namespace]
 
     async def said() -> bool:
-        result = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", *place, "--output=json"])
+        result = await pdi(world, "doctor", "--output=json")
         (found,) = (one["found"] for one in json.loads(result.stdout)["findings"] if one["subject"] == "CRDs")
         return words in found
 

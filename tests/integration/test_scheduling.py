@@ -119,15 +119,6 @@ async def test_a_claim_gets_exactly_the_device_that_its_selectors_leave(
     assert await devices(world, Role.DECODE) == [(second, "gpu-2")]
 
 
-async def rolled_out(world: World) -> None:
-    """Wait until kwok has made all pods ready: on a busy machine that takes many quiet seconds."""
-
-    async def complete() -> bool:
-        return (await world.condition("Progressing")).get("reason") == "RolloutComplete"
-
-    await until(complete, "the pods are rolled out", within=PATIENCE_S)
-
-
 @needs_claims
 async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators: Operators, fleet: Fleet) -> None:
     """And an operator that starts anew finds the claims as they should be."""
@@ -143,7 +134,7 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     await world.apply(parameter=role, decode=role, router={"placement": fleet.placement})
     pairs = {tuple(await devices(world, role)) for role in (Role.PARAMETER, Role.DECODE)}
     assert pairs == {((near, "gpu-0"), (near, "gpu-2")), ((near, "gpu-1"), (near, "gpu-3"))}
-    await rolled_out(world)
+    await world.rolled_out()  # kwok may take many quiet seconds to make pods ready
     await expect_quiet_restart(world, operators, operator)
 
 
@@ -167,7 +158,7 @@ async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_no
     assert claims == [[{"name": names.DEVICE_CLAIM}]] * 2
     assert await pods(world, Role.PARAMETER) == []
 
-    await rolled_out(world)
+    await world.rolled_out()
     assert (await world.condition("ParameterReady"))["reason"] == "HostLocal"
     await expect_quiet_restart(world, operators, operator)
 
@@ -296,7 +287,7 @@ async def test_d_runs_on_the_products_of_p_and_the_condition_says_where(
     terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
     assert await affinity_of_d() == {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
-    await rolled_out(world)
+    await world.rolled_out()
     for role in names.ENGINE_ROLES:
         assert await nodes(world, role) == [right]
     stored: Json = (await world.get(RESOURCE, "llama") or {})["spec"]

@@ -75,11 +75,7 @@ async def test_a_bad_image_and_a_crash_stall_a_rollout_until_the_pods_are_well(
     await play(world, second, CRASHES, restarts=2)
     await until(lambda: stuck(world, "CrashLooping"), "the container loops")
     await world.make_ready(second)
-
-    async def done() -> bool:
-        return bool((await world.condition("Progressing")).get("reason") == "RolloutComplete")
-
-    await until(done, "it comes back by itself")
+    await world.rolled_out()
     assert not await world.condition("Stalled")
 
 

@@ -116,6 +116,14 @@ class World:
         except AssertionError as error:
             raise AssertionError(said) from error
 
+    async def rolled_out(self) -> None:
+        """Wait until the roll-out is complete."""
+
+        async def complete() -> bool:
+            return (await self.condition("Progressing")).get("reason") == "RolloutComplete"
+
+        await until(complete, "the roll-out is complete")
+
     async def refusal_of(self, name: str = "llama") -> str:
         """What the conditions say of a resource that is not valid."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
+from pdinference.api.plain_text import first_of
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.model import LoRA, LoRAAdapter
 from pdinference.api.v1alpha1.status import KnownAdapter
@@ -39,13 +40,15 @@ def adapter_problems(spec: Spec, known: Known, model_type: str) -> Iterator[Prob
             excess = f"Adapter {adapter.name} has rank {rank}, but spec.model.lora.maxRank is {most}."
             yield Problem(where, f"{excess} {_remedy(rank)}")
         if found.unsupported:
-            unsupported = f"Adapter {adapter.name} uses {_listed(found.unsupported)}, which vLLM does not support."
+            unsupported = (
+                f"Adapter {adapter.name} uses {first_of(found.unsupported, _NAMED)}, which vLLM does not support."
+            )
             yield Problem(where, f"{unsupported} Remove the adapter.")
         if unknown := _unknown_modules(found, model_type):
             yield Problem(
                 where,
-                f"Adapter {adapter.name} targets {_listed(unknown)}, but models of type {model_type} do not have "
-                f"these modules: the adapter belongs to another model{_named(found)}. Remove the adapter.",
+                f"Adapter {adapter.name} targets {first_of(unknown, _NAMED)}, but models of type {model_type} do not "
+                f"have these modules: the adapter belongs to another model{_named(found)}. Remove the adapter.",
             )
 
 
@@ -83,11 +86,6 @@ def _unknown_modules(found: KnownAdapter, model_type: str) -> list[str]:
 
 def _named(found: KnownAdapter) -> str:
     return f" ({found.base})" if found.base else ""
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _related(one: str, other: str) -> bool:

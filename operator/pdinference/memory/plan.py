@@ -146,8 +146,14 @@ def stated_memory(size: int, where: str = "--memory") -> Figure:
     return measured(size, f"{where}: {size / GIB:g} GiB, as stated.")
 
 
-def device_memory(spec: Spec, role: Role) -> Figure:
-    """Bytes of one device, as the spec states it or as the smallest of the role's products has."""
+def device_memory(spec: Spec, role: Role, rank: int | None = None) -> Figure:
+    """Bytes of one device, as the spec states it or as the smallest of the products has.
+
+    Args:
+        spec: The spec.
+        role: The role.
+        rank: Of a node of an instance, whose products count; None for those of all nodes.
+    """
     accelerator = spec.of(role).accelerator
     if accelerator.memory is not None:
         return stated_memory(int(quantity(accelerator.memory) or 0), "accelerator.memory")
@@ -157,7 +163,7 @@ def device_memory(spec: Spec, role: Role) -> Figure:
         return unknown(f"The node's memory is not known. {ways_out.CPU_MEMORY}")
     if accelerator.is_slice:
         return unknown(f"{accelerator.requested} has a part of a GPU's memory. {ways_out.SLICE}")
-    return smallest_gpu_memory(spec.products(role))
+    return smallest_gpu_memory(spec.products(role) if rank is None else spec.of(role, rank).accelerator.products)
 
 
 def plan_role(inputs: Inputs, role: Role) -> RolePlan:

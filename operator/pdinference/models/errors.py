@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pdinference.api.plain_text import plain
+from pdinference.api.plain_text import first_of, plain
 
 _NAMED = 3
 """Maximum number of names in a message."""
@@ -53,9 +53,7 @@ def storage_error(error: OSError, folder: Path) -> ModelError:
 
 def listed(names: Iterable[str]) -> str:
     """The first names, and the number of the others."""
-    known = sorted(names)
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    return ", ".join(known[:_NAMED]) + more
+    return first_of(sorted(names), _NAMED)
 
 
 class ModelFilesError(ValueError):

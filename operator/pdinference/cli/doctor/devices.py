@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from pdinference.api.names import Role
-from pdinference.api.plain_text import plain
+from pdinference.api.plain_text import first_of, plain
 from pdinference.api.quantities import quantity
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
@@ -215,6 +215,4 @@ def _class_overview(classes: ObjectListing) -> Finding:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    shown = [plain(text, 253) for text in texts]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
+    return first_of([plain(text, 253) for text in texts], _SHOWN)

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 from pdinference.api import names
-from pdinference.api.plain_text import plain
+from pdinference.api.plain_text import first_of, plain
 from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.reading import DEVICE_API
@@ -47,10 +47,9 @@ def _crds(facts: ClusterFacts) -> Finding:
 
 def _older_crds(facts: ClusterFacts, dropped: tuple[str, ...]) -> Finding:
     """What follows from CRDs that lack fields of this program: a problem if the operator has its version."""
-    more = f" and {len(dropped) - _MOST_FIELDS} more" if len(dropped) > _MOST_FIELDS else ""
     found = (
         f"The installed CRDs are older than this program, version {_OWN_VERSION}. The API server drops "
-        f"{', '.join(dropped[:_MOST_FIELDS])}{more}."
+        f"{first_of(dropped, _MOST_FIELDS)}."
     )
     if _OWN_VERSION not in map(version_of, facts.operators.items):
         return unknown("CRDs", found, "If you upgrade the operator, upgrade its CRDs, too.")

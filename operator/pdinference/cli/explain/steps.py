@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.plain_text import plain
+from pdinference.api.plain_text import first_of, plain
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.history.changes import FieldChange
 from pdinference.cluster.apply import wave_of
@@ -197,9 +197,8 @@ def _why_kept(moment: Moment, child: ChildRecord) -> str:
     live = (pod for pod in snapshot.pods if pod.role is Role.ROUTER and not pod.gone)
     routers = [pod for pod in live if pod.revision == child.revision]
     if routers:
-        shown = ", ".join(plain(pod.name, 253) for pod in routers[:3])
-        more = f" and {len(routers) - 3} more" if len(routers) > 3 else ""
-        return f"revision {child.revision} is kept: requests still reach it from router pods {shown}{more}"
+        shown = first_of([plain(pod.name, 253) for pod in routers], 3)
+        return f"revision {child.revision} is kept: requests still reach it from router pods {shown}"
     if rollout.serving == child.revision:
         return f"revision {child.revision} is kept: it serves until a router pod of the target revision is ready"
     return f"revision {child.revision} is kept: it is not known which revision serves requests"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Self
 
+from pdinference.api.plain_text import first_of
 from pdinference.cli.connection import CommandError
 from pdinference.cli.history.changes import ABSENT, changes
 from pdinference.cli.history.gitops import managed_by
@@ -108,8 +109,7 @@ class Undo:
     def _fields_of_another_version(self) -> list[str]:
         if not self.altered:
             return []
-        more = len(self.altered) - _MOST_FIELDS
-        fields = ", ".join(self.altered[:_MOST_FIELDS]) + (f" and {more} more" if more > 0 else "")
+        fields = first_of(self.altered, _MOST_FIELDS)
         number = self.target.number
         return [f"Revision {number} is of another version than the installed CRD, which does not keep {fields}."]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.memory.figures import Figure
-from pdinference.memory.gpus import smallest_gpu_memory
-from pdinference.memory.plan import Inputs, RolePlan
+from pdinference.memory.plan import Inputs, RolePlan, device_memory
 
 Plans = Mapping[Role, RolePlan]
 
@@ -67,8 +66,7 @@ def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[GpuPo
     accelerator = own.accelerator
     claimed = accelerator.devices
     offered_as = (claimed.device_class_name, *claimed.selectors) if claimed else (accelerator.resource_name,)
-    same = inputs.memory is not None or accelerator.memory is not None or accelerator.is_slice
     for rank in range(own.parallelism.nodes):
         products = inputs.spec.of(role, rank).accelerator.products
-        memory = plan.memory if same else smallest_gpu_memory(products)
+        memory = inputs.memory or device_memory(inputs.spec, role, rank)
         yield GpuPool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})
