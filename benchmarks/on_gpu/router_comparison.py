@@ -98,7 +98,7 @@ class Servers:
         if self.p:
             role = "kv_producer" if name.startswith("p") else "kv_consumer"
             transfer = {"kv_connector": "NixlConnector", "kv_role": role, "kv_load_failure_policy": "recompute"}
-            arguments.append(f"--kv-transfer-config={json.dumps(transfer)}")
+            arguments += [f"--kv-transfer-config={json.dumps(transfer)}", "--block-size=128"]  # the operator's
         return one_pod.process(str(gpu), port, arguments)
 
     def _wait(self, name: str, port: int, folder: Path) -> None:
