@@ -69,14 +69,14 @@ async def test_counts_of_running_batches_are_read_beside_the_reconciles() -> Non
         await progress.round()
         await progress.round()
         assert changed == [NIGHTLY], "once"
-        assert progress.counts(NIGHTLY) == Progress(9, 4, 0)
-        assert progress.counts(Owner("ns", "weekly", names.BATCH_KIND)) is None
+        assert progress.counts("a") == Progress(9, 4, 0)
+        assert progress.counts("b") is None
         runner.completed = 5
         await progress.round()
         assert changed == [NIGHTLY] * 2
         observe(cache, "a", "nightly", "127.0.0.1", phase="Succeeded", version=2)
         await progress.round()
-        assert progress.counts(NIGHTLY) is None
+        assert progress.counts("a") is None
 
 
 def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "Running", version: int = 1) -> None:

@@ -100,15 +100,19 @@ class World:
         status = {"startTime": "2026-11-21T00:30:00Z", "conditions": ended, **status}
         self._put(JOB_PATH, {**found, "status": status})
 
-    def pod(self, name: str = "one", *, phase: str = "Running", report: str = "", created: str = "1") -> None:
-        """A pod of the Job."""
-        template = self.api.objects[JOB_PATH]["spec"]["template"]
-        metadata = {"name": name, "namespace": "models", "labels": template["metadata"]["labels"]}
+    def pod(
+        self, name: str = "one", *, phase: str = "Running", report: str = "", created: str = "1", job: str = ""
+    ) -> None:
+        """A pod of the Job, or of an earlier one with this uid."""
+        own = self.api.objects[JOB_PATH]
+        labels = own["spec"]["template"]["metadata"]["labels"]
+        metadata = owned({"name": name, "namespace": "models", "labels": labels})
+        metadata["ownerReferences"][0]["uid"] = job or own["metadata"]["uid"]
         ended = {"terminated": {"exitCode": 0 if phase == "Succeeded" else 1, "reason": "Error", "message": report}}
         containers = [{"name": "runner", "state": ended if phase in {"Succeeded", "Failed"} else {"running": {}}}]
         status = {"phase": phase, "podIP": "10.0.0.9", "containerStatuses": containers}
         metadata["creationTimestamp"] = created
-        self._put(POD.path("models", name), {"metadata": owned(metadata), "status": status})
+        self._put(POD.path("models", name), {"metadata": metadata, "status": status})
 
     def remove(self, path: str) -> None:
         del self.api.objects[path]
@@ -214,6 +218,23 @@ async def test_a_deleted_job_is_created_again(world: World) -> None:
     world.remove(JOB_PATH)
     await world.reconcile()
     assert JOB_PATH in world.api.objects
+
+
+async def test_a_job_that_lost_its_label_gets_it_back_and_keeps_its_pods(world: World) -> None:
+    """A newer operator would run another image, and a pod template is immutable."""
+    await started(world)
+    world.pod()
+    labels = world.api.objects[JOB_PATH]["metadata"]["labels"]
+    template = world.api.objects[JOB_PATH]["spec"]["template"]
+    world.settings = RenderSettings(runner_image="another:1")
+    world.api.objects[JOB_PATH]["metadata"]["labels"] = {}
+    world.restart()
+    world.cache.children.remove(("Job", "models", "nightly-batch"), world.api.objects[JOB_PATH]["metadata"]["uid"], 0)
+    assert (await world.reconcile()).retry
+    assert world.status["phase"] == "Running"
+    found = world.api.objects[JOB_PATH]
+    assert (found["metadata"]["labels"], found["spec"]["template"]) == (labels, template)
+    assert not (await world.reconcile()).retry
 
 
 async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> None:
@@ -446,6 +467,48 @@ async def test_an_invalid_stored_spec_is_reported(world: World) -> None:
     assert world.condition("Running")["reason"] == "InvalidSpec"
     assert "spec.concurrency" in world.condition("Running")["message"]
     assert JOB_PATH not in world.api.objects
+
+
+async def test_a_batch_created_again_has_no_counts_of_the_earlier_one(world: World) -> None:
+    """Their pods have the same names, and the earlier runner ends later."""
+    await started(world)
+    world.pod()
+    world.seen = Progress(20, 7, 1)
+    await world.reconcile()
+    assert world.status["progress"] == "8/20"
+    batch = world.document()
+    world.remove(CR)
+    world.api.put(CR, {**batch, "metadata": {**batch["metadata"], "uid": "another"}})
+    world.sync()
+    await world.reconcile()
+    assert (world.status["phase"], world.status["total"]) == ("Pending", 0)
+
+
+async def test_a_report_of_another_jobs_pod_counts_nothing(world: World) -> None:
+    await started(world)
+    world.pod(phase="Failed", report=REPORT, job="earlier")
+    await world.reconcile()
+    assert (world.status["phase"], world.status["total"]) == ("Pending", 0)
+
+
+async def test_a_job_that_runs_runs_although_a_change_of_it_is_refused(world: World) -> None:
+    await started(world)
+    world.pod()
+    world.api.fail("merge", JOB_PATH, ApiError(403, "Forbidden", "denied by a policy"))
+    world.edit(ttlSecondsAfterFinished=600)
+    assert (await world.reconcile()).retry
+    assert (world.status["phase"], world.condition("Running")["reason"]) == ("Running", "Forbidden")
+    assert "denied by a policy" in world.condition("Running")["message"]
+
+
+async def test_a_change_is_for_the_job_of_this_batch_alone(world: World) -> None:
+    await started(world)
+    stranger = world.api.objects.pop(JOB_PATH)  # the watch has not told of it yet
+    world.api.put(JOB_PATH, {**stranger, "metadata": {**stranger["metadata"], "uid": "another"}})
+    world.api.put(CR, {**world.api.objects[CR], "spec": {**world.api.objects[CR]["spec"], "suspend": True}})
+    world.cache.observe(BATCH, world.api.objects[CR], deleted=False)
+    assert (await world.reconciler.reconcile(OWNER)).retry
+    assert not world.api.objects[JOB_PATH]["spec"].get("suspend")
 
 
 async def test_a_batch_that_is_gone_is_no_trouble(world: World) -> None:

@@ -44,7 +44,7 @@ async def read_progress(address: str, port: int = RUNNER_METRICS_PORT, *, share:
 
 
 class BatchProgress:
-    """The last counts of each running batch.
+    """The last counts of each running runner.
 
     Args:
         on_change: Called with each batch whose counts changed.
@@ -64,7 +64,7 @@ class BatchProgress:
         self._on_change = on_change
         self._port = port
         self._rounds = Rounds(self._targets, self._read, interval=interval)
-        self._seen: dict[Owner, tuple[str, Progress]] = {}
+        self._seen: dict[str, Progress] = {}
 
     async def forever(self) -> None:
         """Read at intervals, without end."""
@@ -74,25 +74,24 @@ class BatchProgress:
         """Read every runner once."""
         await self._rounds.once()
 
-    def counts(self, owner: Owner) -> Progress | None:
-        """The counts of a batch; None before they were read."""
-        seen = self._seen.get(owner)
-        return seen[1] if seen is not None else None
+    def counts(self, uid: str) -> Progress | None:
+        """The counts of a runner, by the uid of its pod; None before they were read."""
+        return self._seen.get(uid)
 
     def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
         for pod in [pod for _, pod in self._cache.pods.items() if _runs(pod)]:
             found[pod.namespace].append(pod)
         live = {pod.uid for pods in found.values() for pod in pods}
-        self._seen = {owner: seen for owner, seen in self._seen.items() if seen[0] in live}
+        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in live}
         return found
 
     async def _read(self, pod: PodRecord, share: Share) -> None:
         progress = await read_progress(pod.address, self._port, share=share)
         if progress is None or pod.owner is None:
             return
-        changed = progress != self.counts(pod.owner)
-        self._seen[pod.owner] = (pod.uid, progress)
+        changed = progress != self.counts(pod.uid)
+        self._seen[pod.uid] = progress
         if changed:
             self._on_change(pod.owner)
 

@@ -63,7 +63,7 @@ class BatchReconciler:
         settings: RenderSettings,
         examinations: Examinations,
         specs: EffectiveSpecs,
-        progress: Callable[[Owner], Progress | None] = lambda batch: None,
+        progress: Callable[[str], Progress | None] = lambda uid: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -165,23 +165,30 @@ class BatchReconciler:
             return outcome
         key = _job_key(resource)
         try:
-            live = await self._api.merge(JOB.path(key.namespace, key.name), {"spec": changed})
+            patch = {"metadata": {"uid": job.uid}, "spec": changed}
+            live = await self._api.merge(JOB.path(key.namespace, key.name), patch)
         except ApiError as error:
-            outcome.failed(key, error)
+            if error.gone_or_changed:
+                outcome.waiting.append(key)
+            else:
+                outcome.failed(key, error)
             return outcome
         self._cache.applied(JOB.name, live)
         outcome.applied.append(key)
         return outcome
 
     def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchStatusInputs:
-        pods = self._cache.pods_of(resource.owner)
+        job = self._job(resource)
+        # By the uid: the runner of an earlier batch of this name may not have ended yet.
+        pods = tuple(pod for pod in self._cache.pods_of(resource.owner) if job is not None and pod.job == job.uid)
+        running = running_pod(pods)
         return BatchStatusInputs(
             namespace=resource.owner.namespace,
             generation=resource.generation,
             unready=unready,
-            job=self._job(resource),
+            job=job,
             pods=pods,
-            seen=self._progress(resource.owner) if running_pod(pods) is not None else None,
+            seen=self._progress(running.uid) if running is not None else None,
             failures=tuple(outcome.failures),
         )
 

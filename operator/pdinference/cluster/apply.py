@@ -14,6 +14,7 @@ from pdinference.cluster.kinds import (
     AUTOSCALER,
     CHILD_BY_NAME,
     HTTP_ROUTE,
+    JOB,
     ROLE_BINDING,
     SCALED_OBJECT,
     WORKLOADS,
@@ -132,7 +133,8 @@ class Applier:
         """Create a child that is not in the cache; None if an object of another owner has the name.
 
         A plain apply would take over any object of this name. The cache cannot detect such an object, because it holds
-        labelled objects only. A child that has lost its label is found here, and the apply restores the label.
+        labelled objects only. A child that has lost its label is found here, and the apply restores the label. A Job
+        gets its labels alone: its pod template is immutable, and may be that of another version of the operator.
         """
         manifest = child.marked()
         try:
@@ -142,6 +144,11 @@ class Applier:
                 raise
         found = await self._api.get(path, accept=METADATA_ONLY)
         if not is_ours(found, child.key, parent, outcome):
+            return None
+        if child.key.kind == JOB.name:
+            metadata = {"uid": found["metadata"]["uid"], "labels": manifest["metadata"]["labels"]}
+            self._cache.written(JOB.name, await self._api.merge(path, {"metadata": metadata}))
+            outcome.waiting.append(child.key)
             return None
         return await self._api.apply(path, manifest, manager=names.FIELD_MANAGER)
 

@@ -146,16 +146,10 @@ def _state(inputs: BatchStatusInputs) -> State:
     job = inputs.job
     if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in inputs.pods):
         return _end(job, inputs.pods)  # only now: the pod's report arrives through another watch
+    found = _underway(inputs, job) if job is not None else _before(inputs)
     if inputs.failures:
-        listed = " ".join(map(str, inputs.failures))
-        return State("Waiting" if job is None else "Pending", inputs.failures[0].reason, listed)
-    if job is None:
-        if inputs.unready:
-            return State("Waiting", "WaitingForService", inputs.unready)
-        return State("Pending", "Starting", "The Job is being created.")
-    if job.settings.get("suspend"):
-        return State("Suspended", "Suspended", "Paused. Set spec.suspend to false to continue.")
-    return _underway(inputs)
+        return found._replace(reason=inputs.failures[0].reason, message=" ".join(map(str, inputs.failures)))
+    return found
 
 
 def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
@@ -168,7 +162,16 @@ def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
     return State("Failed", job.reason or "Failed", words or job.message or "The Job failed.")
 
 
-def _underway(inputs: BatchStatusInputs) -> State:
+def _before(inputs: BatchStatusInputs) -> State:
+    """The state without a Job."""
+    if inputs.failures or inputs.unready:
+        return State("Waiting", "WaitingForService", inputs.unready)
+    return State("Pending", "Starting", "The Job is being created.")
+
+
+def _underway(inputs: BatchStatusInputs, job: JobState) -> State:
+    if job.settings.get("suspend"):
+        return State("Suspended", "Suspended", "Paused. Set spec.suspend to false to continue.")
     failed = next((pod for pod in _ended(inputs.pods) if pod.phase == "Failed"), None)
     before = f" The previous attempt failed: {_report(failed)[1]}" if failed is not None else ""
     if running_pod(inputs.pods) is not None:

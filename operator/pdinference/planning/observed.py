@@ -63,6 +63,7 @@ class JobState:
     ended: datetime | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     report: str = ""
+    uid: str = ""
 
     @property
     def complete(self) -> bool:
@@ -213,7 +214,8 @@ class PodSummary:
         role: Its role in a PDInference; None for the runner of a PDBatch.
         created: Its creation time, as sortable text; only for a runner, and for P and D.
         ready_since: When it became ready, as sortable text; only for P and D, empty while it is not.
-        uid: Its uid; only for P and D.
+        uid: Its uid; not for a router.
+        job: Uid of its Job; only for a runner.
         scheduled: When it got its node, as sortable text; only for P and D.
         engine_started: When its engine's container started, the last one of several; only for P and D.
         started: When its last container started, as sortable text; only for P and D.
@@ -246,6 +248,7 @@ class PodSummary:
     engine: str = ""
     rank: int | None = None
     uid: str = ""
+    job: str = ""
     scheduled: str = ""
     engine_started: str = ""
     started: str = ""

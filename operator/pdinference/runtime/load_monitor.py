@@ -140,9 +140,9 @@ class LoadMonitor:
         record = self._cache.resources.get(owner)
         return None if record is None else typical_start_seconds(status_of(record).roles, role)
 
-    def progress(self, owner: Owner) -> Progress | None:
-        """Counts of a batch; None while its runner does not report them."""
-        return self._progress.counts(owner)
+    def progress(self, uid: str) -> Progress | None:
+        """Counts of a batch runner, by the uid of its pod; None while it does not report them."""
+        return self._progress.counts(uid)
 
     async def wait_for_activity(self) -> None:
         """Wait for a short time until router pods were read once, where the status depends on it.

@@ -25,6 +25,7 @@ def job_state(body: Json) -> JobState:
     )
     return JobState(
         name=body["metadata"]["name"],
+        uid=body["metadata"]["uid"],
         outcome=ended.get("type"),
         reason=ended.get("reason", ""),
         message=ended.get("message", ""),

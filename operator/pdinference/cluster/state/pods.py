@@ -96,6 +96,8 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, Any]:
     states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
     reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
     return {
+        "uid": metadata["uid"],
+        "job": next(reference["uid"] for reference in metadata["ownerReferences"] if reference.get("controller")),
         "created": metadata.get("creationTimestamp", ""),
         "report": reports[0] if reports else "",
     }
