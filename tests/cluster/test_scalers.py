@@ -4,6 +4,8 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import SCALER, ChildKey, Kind
 from pdinference.cluster.state.records import child_record
@@ -74,5 +76,14 @@ def test_a_recommendation_in_the_answer_to_a_status_write_counts() -> None:
 def test_a_scaler_that_no_crd_would_allow_is_left_out() -> None:
     unreadable: list[Kind] = []
     cache = Cache(unreadable.append)
-    assert cache.observe(SCALER, scaler(1, conditions=[{"type": "Limited"}]), deleted=False) == set()
+    assert cache.observe(SCALER, {**scaler(1), "status": "none"}, deleted=False) == set()
     assert unreadable == [SCALER]
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00Z", "2026-01-01T00:00:00+99:99"])
+def test_conditions_that_another_client_wrote_do_not_hide_a_scaler(time: str) -> None:
+    """The API server accepts these times. The operator writes its conditions again."""
+    cache = Cache()
+    body = scaler(1, {"replicas": 4}, conditions=[{**LIMITED, "lastTransitionTime": time}])
+    assert cache.observe(SCALER, body, deleted=False) == {OWNER}
+    assert (seen(cache).recommended, seen(cache).conditions) == (4, ())

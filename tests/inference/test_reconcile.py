@@ -8,7 +8,7 @@ import pytest
 from pdinference.api import names
 from pdinference.api.validation import validated
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import SERVICE_ACCOUNT
+from pdinference.cluster.kinds import CHILD_BY_NAME, SERVICE_ACCOUNT
 from pdinference.manifests import RenderSettings, render
 from tests.inference.world import CR, OWNER, ROUTER, Json, World
 
@@ -73,6 +73,48 @@ async def test_requests_are_answered_when_all_is_up(world: World) -> None:
     assert world.condition("Ready")["status"] == "True"
     assert world.status["servingRevision"] == world.status["revision"] != ""
     assert world.condition("Progressing")["reason"] == "RolloutComplete"
+
+
+CLIENT_SERVICE = CHILD_BY_NAME["Service"].path("ns", "llama")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"ownerReferences": []}, "NameConflict Service llama: a Service of this name exists already"),
+        ({"deletionTimestamp": "2026-11-21T00:00:00Z"}, "Starting Service llama does not exist yet, or is being del"),
+    ],
+)
+async def test_it_is_not_ready_while_its_url_leads_elsewhere(world: World, metadata: Json, words: str) -> None:
+    """As where another PDInference is called llama-parameter: its URL is that of the P pods of this one."""
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    service = world.api.objects[CLIENT_SERVICE]
+    world.api.put(CLIENT_SERVICE, {**service, "metadata": {**service["metadata"], **metadata}})
+    world.sync()
+    await world.reconcile()
+    ready = world.condition("Ready")
+    assert ready["status"] == "False"
+    assert f"{ready['reason']} {ready['message']}".startswith(words)
+    del world.api.objects[CLIENT_SERVICE]
+    world.sync()
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "True", "and is after the same reconcile that creates it"
+
+
+@pytest.mark.parametrize("year", ["2100", "9999"])
+async def test_times_ahead_in_the_status_do_not_count(world: World, year: str) -> None:
+    """The clock was set back, or another client wrote them."""
+    await world.reconcile()
+    future = f"{year}-12-31T23:59:59Z"
+    status = world.api.objects[CR]["status"]
+    status["lastProgressTime"] = future
+    status["conditions"] = [{**condition, "lastTransitionTime": future} for condition in status["conditions"]]
+    world.restart()
+    result = await world.reconcile()
+    assert result.requeue_after == pytest.approx(4200, abs=30)
+    assert year not in str(world.status)
 
 
 async def test_a_child_that_was_deleted_comes_back(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -142,6 +142,15 @@ def test_after_ten_minutes_the_message_says_once_what_limits() -> None:
     assert "kubectl get pdi x -n ns -o yaml | pdinference advise -f - --live --gpus NxPRODUCT." in of(status).message
     assert due_limit(status) is None
     assert built(inputs(LATE), status, NOW + timedelta(minutes=30)) == status
+
+
+def test_a_time_ahead_in_the_status_is_none_of_a_miss() -> None:
+    """Another client wrote it."""
+    status = built(inputs(LATE), Status(), NOW)
+    ahead = datetime(9999, 12, 31, tzinfo=UTC)
+    written = [one.model_copy(update={"last_transition_time": ahead}) for one in status.conditions]
+    found = built(inputs(LATE), status.model_copy(update={"conditions": written}), NOW)
+    assert due_limit(found) == NOW + timedelta(minutes=10)
 
 
 BUSY_P = replace(USE, roles={**USE.roles, Role.PARAMETER: RoleUse(0.97)})

@@ -114,6 +114,13 @@ def test_a_ready_pod_starts_the_time_anew_and_an_expired_rollout_too() -> None:
     assert due(back, DEADLINE) == NOW + timedelta(seconds=1400)
 
 
+def test_a_time_of_progress_that_lies_ahead_does_not_hold_the_deadline_up() -> None:
+    """The operator's clock was set back."""
+    start = built(SECOND)
+    back = after(SECOND, start, -86400)
+    assert due(back, DEADLINE) == NOW - timedelta(seconds=86400) + DEADLINE
+
+
 def test_a_new_generation_starts_the_time_anew() -> None:
     expired = after(SECOND, built(SECOND), 700)
     edited = after(replace(SECOND, generation=4), expired, 800)

@@ -310,6 +310,18 @@ def test_restarts_of_stuck_engines_have_the_same_pauses(passed: int, restarts: b
     assert evicted(found) == ("d1" if restarts else "")
 
 
+@pytest.mark.parametrize("ahead", [NOW + timedelta(days=1), datetime(9999, 12, 31, tzinfo=UTC)])
+@pytest.mark.parametrize("canaries", [True, False])
+def test_a_restart_that_lies_ahead_was_now(ahead: datetime, *, canaries: bool) -> None:
+    """The operator's clock was set back, or another client wrote the time."""
+    before = RepairStatus(pods=["d0"], restart_time=ahead, outcome="Pending")
+    pairs = [broken("p0", "d1")] if canaries else []
+    found = decided(pairs, pod("p0"), pod("d1", 9), canaries=canaries, before=before)
+    assert found.status is not None
+    assert found.status.restart_time == NOW
+    assert found.again_after is not None
+
+
 @pytest.mark.parametrize(
     ("passed", "outcome"), [(timedelta(minutes=29), "Pending"), (timedelta(minutes=30), "Repaired")]
 )

@@ -17,6 +17,7 @@ from pdinference.cluster.kinds import (
     JOB,
     SCALED_OBJECT,
     SCALER,
+    SERVICE,
     ChildKey,
     Owner,
 )
@@ -126,6 +127,11 @@ class Snapshot:
             hpa = made.autoscaler if made is not None and made.owner_uid == record.uid else None
             return record.autoscaler if hpa is None else record.autoscaler.with_hpa(hpa)
         return None
+
+    @property
+    def has_service(self) -> bool:
+        """Whether the Service for clients exists."""
+        return self.own(ChildKey(SERVICE.name, self.owner.namespace, names.router_service(self.owner.name))) is not None
 
     @property
     def route(self) -> tuple[RouteParent, ...] | None:

@@ -40,6 +40,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, failures: Iterable[Failure], repaire
         withheld=snapshot.spec.withheld,
         invalid=snapshot.spec.invalid,
         url=desired.service.url,
+        reachable=snapshot.has_service,
         desired=desired,
         observations=snapshot.observations,
         rollout=plan.rollout,

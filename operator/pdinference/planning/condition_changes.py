@@ -75,10 +75,15 @@ def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
 
 
 def carry_over(new: Iterable[Condition], old: Iterable[Condition]) -> list[Condition]:
-    """The new conditions; those whose status did not change keep their transition time."""
+    """The new conditions; those whose status did not change keep their transition time, unless it lies ahead.
+
+    It does if the clock was set back, or another client wrote it.
+    """
     before = {condition.type: condition for condition in old}
     return [
-        fresh.model_copy(update={"last_transition_time": before[fresh.type].last_transition_time})
+        fresh.model_copy(
+            update={"last_transition_time": min(fresh.last_transition_time, before[fresh.type].last_transition_time)}
+        )
         if fresh.type in before and before[fresh.type].status == fresh.status
         else fresh
         for fresh in new

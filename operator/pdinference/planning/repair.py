@@ -105,6 +105,8 @@ def repair(
         now: The time.
         rank_pairs: Pairs of data-parallel ranks between a P and a D pod.
     """
+    if before is not None and before.restart_time is not None and before.restart_time > now:
+        before = before.model_copy(update={"restart_time": now})  # the clock was set back, or another client wrote it
     if not settled:
         return Repair(before)
     by_name = {pod.name: pod for pod in pods}

@@ -55,7 +55,7 @@ def last_progress(
     if not _applies(inputs, problems, first, model):
         return None
     before = previous.last_progress_time
-    if before is None or _moved(inputs, previous, roles, problems, model):
+    if before is None or before > now or _moved(inputs, previous, roles, problems, model):
         return now.replace(microsecond=0)
     return before
 

@@ -26,6 +26,7 @@ class StatusInputs:
         withheld: Whether there is such an edit; `desired` then follows from the spec before it.
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
         url: Base URL for clients inside the cluster.
+        reachable: Whether the Service of this URL exists and is that of the resource.
         desired: The desired state.
         observations: What is measured of the resource.
         rollout: Which revision serves.
@@ -49,6 +50,7 @@ class StatusInputs:
     rollout: RolloutPlan
     workloads: Mapping[Role, WorkloadState]
     pods: tuple[PodSummary, ...]
+    reachable: bool = True
     paused: bool = False
     withheld: bool = False
     invalid: str = ""

@@ -82,7 +82,7 @@ def _judge(found: Mapping[Kind, Attainment], stated: StatedObjectives, before: s
 def _is_long(previous: Status, known: ObjectivesStatus | None, now: datetime) -> bool:
     """Whether the objectives have been missed for long."""
     last = find(previous.conditions, OBJECTIVES_MET)
-    return known is not None and last is not None and last.status == "False" and now >= last.last_transition_time + LONG
+    return known is not None and last is not None and last.status == "False" and now - last.last_transition_time >= LONG
 
 
 def _limit(inputs: StatusInputs, stated: StatedObjectives, found: Mapping[Kind, Attainment]) -> Limit:

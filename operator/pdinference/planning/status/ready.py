@@ -22,12 +22,22 @@ def ready(
         progress: The condition Progressing, which the message must not contradict.
         start_seconds: How long P and D usually take to start; None if that is not known.
     """
+    if not inputs.reachable:
+        return ConditionResult("False", *(problem or _without_service(inputs)))
     router = inputs.workloads.get(Role.ROUTER)
     if inputs.asleep and not inputs.stopped and router is not None and router.ready > 0:
         return _asleep(inputs, start_seconds)
     if inputs.answers:
         return _answered(inputs, progress)
     return ConditionResult("False", *(problem or Diagnosis("Starting", "No router pod is ready yet.")))
+
+
+def _without_service(inputs: StatusInputs) -> Diagnosis:
+    return Diagnosis(
+        "Starting",
+        f"Service {names.router_service(inputs.name)} does not exist yet, or is being deleted. If this takes long, see "
+        f"`kubectl get -n {inputs.namespace} service {names.router_service(inputs.name)} -o yaml`: finalizers keep it.",
+    )
 
 
 def _answered(inputs: StatusInputs, progress: ConditionResult) -> ConditionResult:
