@@ -23,6 +23,15 @@ def test_every_request_is_read_once_and_blank_lines_do_not_matter(tmp_path: Path
         assert todo == ["request-1", "request-2"][len(known) :]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_request(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    path = tmp_path / "in.jsonl"
+    path.write_text("\ufeff" + json.dumps(line(1)) + "\r\n" + json.dumps(line(2)), encoding="utf-8")
+    found = survey(path)
+    assert (found.total, dict(found.wrong)) == (2, {})
+    assert len([*requests(path, found, ids=(), lines=())]) == 2
+
+
 def test_the_digest_tells_inputs_apart(tmp_path: Path) -> None:
     one = survey(write_lines(tmp_path / "a", [line(1)]))
     assert survey(write_lines(tmp_path / "b", [line(1)])) == one

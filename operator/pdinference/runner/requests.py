@@ -1,6 +1,7 @@
 """Reads the input line by line. It is untrusted and may be larger than memory."""
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -184,6 +185,8 @@ def _lines(file: BinaryIO, digest: _Digest) -> Iterator[_Line]:
         too_long = len(text) > LONGEST_LINE and not text.endswith(b"\n")
         if too_long:
             left -= _skipped(file, left, digest, number)
+        if number == 1:
+            text = text.removeprefix(BOM_UTF8)  # of editors on Windows
         if too_long or text.strip():
             yield _Line(number, b"" if too_long else text, too_long)
 
