@@ -24,6 +24,7 @@ from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.batch import Progress
 from tests.cluster.fake_api import FakeApi
+from tests.conftest import allowing
 from tests.controllers import owned
 
 Json = dict[str, Any]
@@ -467,6 +468,31 @@ async def test_an_invalid_stored_spec_is_reported(world: World) -> None:
     assert world.condition("Running")["reason"] == "InvalidSpec"
     assert "spec.concurrency" in world.condition("Running")["message"]
     assert JOB_PATH not in world.api.objects
+
+
+async def test_a_batch_that_became_invalid_still_has_the_state_of_its_job(world: World) -> None:
+    """Another version of the operator may check more."""
+    await started(world)
+    world.pod()
+    await world.reconcile()
+    world.edit(concurrency=0)
+    await world.reconcile()
+    assert (world.status["phase"], world.condition("Running")["reason"]) == ("Running", "InvalidSpec")
+    world.pod(phase="Succeeded", report=REPORT)
+    world.job(("Complete", "CompletionsReached"))
+    await world.reconcile()
+    assert (world.status["phase"], world.status["completed"]) == ("Complete", 19)
+
+
+async def test_a_batch_that_runs_when_the_policy_is_narrowed_may_be_suspended(world: World) -> None:
+    world.edit(placement={"priorityClassName": "nightly"})
+    await started(world)
+    world.settings = RenderSettings(policy=allowing(priorityClasses=["other"]))
+    world.restart()
+    world.edit(placement={"priorityClassName": "nightly"}, suspend=True)
+    await world.reconcile()
+    assert world.status["phase"] == "Suspended"
+    assert world.api.objects[JOB_PATH]["spec"]["suspend"] is True
 
 
 async def test_a_batch_created_again_has_no_counts_of_the_earlier_one(world: World) -> None:

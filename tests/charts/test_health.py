@@ -28,7 +28,7 @@ from pdinference.api.v1alpha1.conditions import (
     Truth,
 )
 from pdinference.memory import NO_VERDICT
-from pdinference.planning.batch import BatchStatusInputs, build_batch_status, invalid_batch_status
+from pdinference.planning.batch import BatchStatusInputs, build_batch_status
 from pdinference.planning.observed import Failure, JobState, PodProblem, PodSummary
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, left_alone_status
@@ -243,18 +243,15 @@ def batch(
     *pods: PodSummary,
     unready: str = "",
     failures: tuple[Failure, ...] = (),
+    invalid: str = "",
     previous: BatchStatus | None = None,
 ) -> BatchStatus:
-    inputs = BatchStatusInputs("ns", GENERATION, unready, job, pods=pods, failures=failures)
+    inputs = BatchStatusInputs("ns", GENERATION, unready, job, pods=pods, failures=failures, invalid=invalid)
     return build_batch_status(inputs, previous=previous or BatchStatus(), now=NOW)
 
 
 def waiting(problem: PodProblem) -> BatchStatus:
     return batch(ACTIVE, replace(RUNNER, phase="Pending", ready=False, problem=problem))
-
-
-def invalid(previous: BatchStatus) -> BatchStatus:
-    return invalid_batch_status(GENERATION, "spec.x: wrong", previous=previous, now=NOW)
 
 
 COMPLETE = batch(JobState("nightly", "Complete"))
@@ -266,11 +263,11 @@ BATCHES: dict[str, tuple[BatchStatus, tuple[str, str]]] = {
     "sends requests": (batch(ACTIVE, RUNNER), ("InProgress", "Progressing")),
     "suspended": (batch(JobState("nightly", settings={"suspend": True})), ("InProgress", "Suspended")),
     "complete": (COMPLETE, ("Current", "Healthy")),
-    "complete, and then invalid": (invalid(COMPLETE), ("Current", "Healthy")),
+    "complete, and then invalid": (batch(invalid="spec.x: wrong", previous=COMPLETE), ("Current", "Healthy")),
     "failed": (batch(JobState("nightly", "Failed", "BackoffLimitExceeded")), ("Failed", "Degraded")),
     "out of time": (batch(JobState("nightly", "Failed", "DeadlineExceeded")), ("Failed", "Degraded")),
-    "invalid": (invalid(BatchStatus()), ("Failed", "Degraded")),
-    "invalid while it runs": (invalid(batch(ACTIVE, RUNNER)), ("Failed", "Degraded")),
+    "invalid": (batch(invalid="spec.x: wrong"), ("Failed", "Degraded")),
+    "invalid while it runs": (batch(ACTIVE, RUNNER, invalid="spec.x: wrong"), ("Failed", "Degraded")),
     "name taken": (batch(failures=(Failure("Job", "x", "NameConflict", "taken"),)), ("Failed", "Degraded")),
     "write repeated": (batch(failures=(Failure("Job", "x", "Timeout", "late"),)), ("InProgress", "Progressing")),
 }

@@ -38,7 +38,6 @@ from pdinference.planning.batch import (
     Progress,
     batch_transitions,
     build_batch_status,
-    invalid_batch_status,
     running_pod,
 )
 from pdinference.planning.observed import JobState
@@ -89,13 +88,7 @@ class BatchReconciler:
             batch = await self._examinations.batch(resource, begun=begun)
             service, unready = await self._service(batch, begun=begun)
         except InvalidSpecError as error:
-            status = invalid_batch_status(
-                resource.generation, error.with_consequence(_LEFT_ALONE), previous=previous, now=self._now()
-            )
-            return Result(
-                retry=not await self._publish(resource, previous, status),
-                requeue_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
-            )
+            return await self._leave_alone(resource, previous, error)
         except BusyError:
             return Result(retry=True)
         outcome = await self._bring(resource, batch, service, previous)
@@ -109,6 +102,15 @@ class BatchReconciler:
             retry=bool(outcome.failures or outcome.waiting or not written),
             retry_after=outcome.retry_after or 0.0,
             requeue_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
+        )
+
+    async def _leave_alone(self, resource: ResourceRecord, previous: BatchStatus, error: InvalidSpecError) -> Result:
+        """Change nothing but the status, which still follows the Job."""
+        inputs = replace(self._observe(resource, "", Outcome()), invalid=error.with_consequence(_LEFT_ALONE))
+        status = build_batch_status(inputs, previous=previous, now=self._now())
+        return Result(
+            retry=not await self._publish(resource, previous, status),
+            requeue_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
         )
 
     async def _service(self, batch: PDBatch, *, begun: bool) -> tuple[ServiceAccess | None, str]:

@@ -49,13 +49,13 @@ def examine_batch(
     if reading.resource is None:
         return BatchExamination(None, first_of(reading.problems), reading.ignored)
     # An accepted batch may be suspended and resumed even if the operator's settings have changed.
-    config_maps = settings.batch_config_maps or begun or old is not None
+    accepted = begun or old is not None
     found = (
-        *batch_policy_problems(reading.resource, settings),
+        *(() if accepted else batch_policy_problems(reading.resource, settings)),
         *_problems(
             reading.resource,
             read_batch(old, admitted=admitted).resource if old is not None else None,
-            config_maps=config_maps,
+            config_maps=settings.batch_config_maps or accepted,
         ),
     )
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))

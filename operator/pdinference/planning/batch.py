@@ -52,6 +52,7 @@ class BatchStatusInputs:
         pods: The live pods of the Job.
         seen: Counts from the runner's metrics; None when they were not read.
         failures: Children that could not be applied in this reconcile.
+        invalid: Why the stored spec is not valid, so that the Job is left alone; empty if it is.
     """
 
     namespace: str
@@ -61,6 +62,7 @@ class BatchStatusInputs:
     pods: tuple[PodSummary, ...] = ()
     seen: Progress | None = None
     failures: tuple[Failure, ...] = ()
+    invalid: str = ""
 
 
 def build_batch_status(inputs: BatchStatusInputs, *, previous: BatchStatus, now: datetime) -> BatchStatus:
@@ -81,13 +83,6 @@ def build_batch_status(inputs: BatchStatusInputs, *, previous: BatchStatus, now:
         completion_time=job.ended if job is not None and state.phase in {"Complete", "Failed"} else None,
         conditions=_conditions(state, inputs.generation, previous, now),
     )
-
-
-def invalid_batch_status(generation: int, message: str, *, previous: BatchStatus, now: datetime) -> BatchStatus:
-    """The status of a batch whose stored spec is invalid: phase and counts do not change."""
-    state = State(previous.phase, INVALID, message)
-    fresh = _conditions(state, generation, previous, now)
-    return previous.model_copy(update={"observed_generation": generation, "conditions": fresh})
 
 
 def running_pod(pods: Iterable[PodSummary]) -> PodSummary | None:
@@ -147,6 +142,8 @@ def _state(inputs: BatchStatusInputs) -> State:
     if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in inputs.pods):
         return _end(job, inputs.pods)  # only now: the pod's report arrives through another watch
     found = _underway(inputs, job) if job is not None else _before(inputs)
+    if inputs.invalid:
+        return found._replace(reason=INVALID, message=inputs.invalid)
     if inputs.failures:
         return found._replace(reason=inputs.failures[0].reason, message=" ".join(map(str, inputs.failures)))
     return found
@@ -164,7 +161,7 @@ def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
 
 def _before(inputs: BatchStatusInputs) -> State:
     """The state without a Job."""
-    if inputs.failures or inputs.unready:
+    if inputs.invalid or inputs.failures or inputs.unready:
         return State("Waiting", "WaitingForService", inputs.unready)
     return State("Pending", "Starting", "The Job is being created.")
 
