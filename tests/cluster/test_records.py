@@ -5,7 +5,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.state.records import child_record, version_of
-from tests.cluster.objects import OWNER, Json, live, manifest
+from tests.cluster.objects import OWNER, Json, live, manifest, reference
 
 
 def deployment(**status: Any) -> Json:
@@ -41,13 +41,24 @@ def test_the_owner_is_the_resource_that_the_reference_names() -> None:
     assert (record.owner, record.owner_uid) == (OWNER, "cr-1")
 
 
+def test_an_owner_that_does_not_control_it_is_not_looked_at() -> None:
+    """Another client wants the object deleted with that owner, which would delete it as none of its children."""
+    body = live(manifest())
+    other = {**reference("cr-2", "other"), "controller": False}
+    body["metadata"]["ownerReferences"].insert(0, other)
+    assert child_record("Service", body).owner == OWNER
+    body["metadata"]["ownerReferences"] = [other]
+    assert child_record("Service", body).owner is None
+
+
 def test_kedas_hpa_belongs_to_the_owner_of_its_scaled_object() -> None:
     """So the resource is looked at when the HPA changes, or goes."""
     body = live(
         manifest("HorizontalPodAutoscaler", "keda-hpa-llama-decode", scaleTargetRef={"name": "x"}, maxReplicas=2)
     )
-    reference = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "llama-decode", "uid": "so-1"}
-    body["metadata"] |= {"ownerReferences": [reference], "labels": {names.LABEL_NAME: OWNER.name}}
+    scaled_object = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "llama-decode", "uid": "so-1"}
+    owners = [{**scaled_object, "controller": True}]
+    body["metadata"] |= {"ownerReferences": owners, "labels": {names.LABEL_NAME: OWNER.name}}
     record = child_record("HorizontalPodAutoscaler", body)
     assert (record.owner, record.owner_uid) == (OWNER, "so-1")
     body["metadata"]["labels"] = {}

@@ -233,11 +233,13 @@ def comparable(kind: str, body: Json) -> dict[str, Any]:
 
 
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:
-    """The PDInference or PDBatch that owns an object, and the uid in its owner reference.
+    """The PDInference or PDBatch that controls an object, and the uid in its owner reference.
 
-    The owner of an HPA of KEDA is a ScaledObject of the operator. KEDA copies the name of the PDInference from it.
+    An owner that does not control it is another client's, who wants it deleted with that owner. The controller of an HPA of KEDA is a ScaledObject of the operator. KEDA copies the name of the PDInference from it.
     """
     for reference in metadata.get("ownerReferences") or ():
+        if not reference.get("controller"):
+            continue
         if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):
             owner = Owner(intern(metadata["namespace"]), intern(reference["name"]), intern(reference["kind"]))
             return owner, intern(reference["uid"])
