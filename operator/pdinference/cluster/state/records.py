@@ -235,7 +235,8 @@ def comparable(kind: str, body: Json) -> dict[str, Any]:
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:
     """The PDInference or PDBatch that controls an object, and the uid in its owner reference.
 
-    An owner that does not control it is another client's, who wants it deleted with that owner. The controller of an HPA of KEDA is a ScaledObject of the operator. KEDA copies the name of the PDInference from it.
+    An owner that does not control it is another client's, who wants it deleted with that owner. An HPA of KEDA is
+    controlled by a ScaledObject of the operator. KEDA copies the name of the PDInference from it.
     """
     for reference in metadata.get("ownerReferences") or ():
         if not reference.get("controller"):
