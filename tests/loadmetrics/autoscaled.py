@@ -7,6 +7,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, SCALED_OBJECT, Kind, Owner
+from pdinference.manifests.children import owner_reference
 
 OWNER = Owner("ns", "llama")
 
@@ -34,7 +35,7 @@ class Autoscaled:
         self._observe(SCALED_OBJECT, triggers=triggers, maxReplicaCount=3)
 
     def _observe(self, kind: Kind, **spec: Any) -> None:
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        owner = owner_reference(names.KIND, "llama", "uid-llama")
         metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
         spec["scaleTargetRef"] = {"name": "llama-decode"}
         self.cache.observe(kind, {"metadata": metadata, "spec": spec}, deleted=False)

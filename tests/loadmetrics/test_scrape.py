@@ -16,6 +16,7 @@ from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.signals import measure
+from pdinference.manifests.children import owner_reference
 from pdinference.memory.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from tests.controllers import owned
@@ -87,7 +88,7 @@ class Pods(Autoscaled):
 
     def serves(self, revision: str, baseline_seconds: float | None = None) -> None:
         """The scale target reports this."""
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        owner = owner_reference(names.KIND, "llama", "uid-llama")
         metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
         noted = {} if baseline_seconds is None else {"baselineInterTokenMicroseconds": round(baseline_seconds * 1e6)}
         body = {"metadata": metadata, "spec": {"replicas": 1}, "status": {"revision": revision, **noted}}
