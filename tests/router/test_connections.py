@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pdinference.router.connections import ConnectionLimits
 from pdinference.router.server import RequestLimits
-from tests.router.engines import Fleet, fleet
+from tests.router.engines import EVENTS, Fleet, events, fleet
 from tests.router.hostile_http import GOOD, request
 from tests.waiting import until
 
@@ -184,3 +186,56 @@ async def test_pipelined_requests_that_wait_are_bounded(world: Fleet) -> None:
                     got += chunk
     assert got.count(b"HTTP/1.1 200 ") < 50
     assert (await world.post())[0] == 200
+
+
+async def test_a_stream_to_a_client_of_http_1_0_ends_with_its_connection(world: Fleet) -> None:
+    """It has no chunks, so that the answer to a next request would be a part of it."""
+    sent = request("a", b'{"prompt":"a","stream":true}', b"Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0")
+    async with connection(world) as (reader, writer):
+        writer.write(sent)
+        async with asyncio.timeout(LIMITS.idle_seconds / 2):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert b"keep-alive" not in head.lower()
+    assert body == b"".join(EVENTS)
+
+
+async def test_a_stream_that_is_cut_before_garbage_is_answered_does_not_look_complete(
+    world: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut = asyncio.Event()
+
+    async def cuts(asked: web.Request) -> web.StreamResponse:
+        response = await events(asked)
+        await response.write(EVENTS[0])
+        await cut.wait()
+        assert asked.transport is not None
+        asked.transport.close()
+        return response
+
+    world["d"].fault = cuts
+    async with connection(world) as (reader, writer):
+        writer.write(request("a", b'{"prompt":"a","stream":true}'))
+        got = await reader.readuntil(EVENTS[0])
+        writer.write(b"garbage\r\n\r\n")
+        async with world.client.get(f"{world.url}/health"):  # the router has read it
+            cut.set()
+        async with asyncio.timeout(20):
+            got += await reader.read()
+    assert b'"error"' in got
+    assert not got.endswith(b"0\r\n\r\n")
+    world["d"].fault = None
+    assert (await world.post())[0] == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/healthz", 200), ("/x", 404)])
+async def test_the_port_of_the_state_answers_odd_requests_without_a_traceback(
+    world: Fleet, caplog: pytest.LogCaptureFixture, path: str, status: int
+) -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: ".encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(world.state.rpartition(":")[2]))
+    writer.write(head + b"\xff\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert (await reader.read()).startswith(b"HTTP/1.1 %d " % status)
+    writer.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from aiohttp import web
 
 from tests.router.engines import Engine, Fleet, fleet, status
 from tests.router.test_busy import Clock
@@ -106,3 +107,46 @@ async def test_many_errors_at_once_are_one_sign() -> None:
         before = requests_of(world["d1"])
         await sent(world, 4)
         assert requests_of(world["d1"]) == before + 2
+
+
+async def name_the_model(request: web.Request) -> web.Response:
+    """As vLLM answers a request for a model that it does not have."""
+    model = (await request.json()).get("model", "")
+    error = {"message": f"The model `{model}` does not exist.", "code": 404}
+    return web.json_response({"error": error}, status=404)
+
+
+@pytest.mark.parametrize("body", [{}, {"n": 2}], ids=["p", "d"])
+@pytest.mark.parametrize("length", [100, 70_000, 2_000_000])
+async def test_an_error_that_repeats_what_the_client_sent_takes_no_pod_from_others(
+    body: dict[str, int], length: int
+) -> None:
+    """Nor does it take memory while the client does not read it."""
+    async with fleet("p", "d") as world:
+        world["p"].fault = world["d"].fault = name_the_model
+        code, _, answer = await world.post({**body, "model": "a" * length})
+        assert (code, answer["error"]["code"]) == (404, 404)
+        assert len(answer["error"]["message"]) < 66_000
+        assert not any(pod.failures for pod in world.pods)
+        world["p"].fault = world["d"].fault = None
+        assert (await world.post(body))[0] == 200
+
+
+@pytest.mark.parametrize("name", ["p", "d"])
+async def test_an_answer_that_a_client_made_too_large_takes_no_pod_from_others(name: str) -> None:
+    """As of many choices with the probabilities of their tokens; P repeats the `metadata` of a request."""
+
+    async def large(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(2**27), "Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b"{")
+        await asyncio.Event().wait()
+        return response
+
+    async with fleet("p", "d") as world:
+        world[name].fault = large
+        code, _, answer = await world.post()
+        assert code == (502 if name == "d" else 200)
+        assert name == "p" or "longer than" in answer["error"]["message"]
+        assert not any(pod.failures for pod in world.pods)
+        assert await world.metric('pdinference_router_pod_failures_total{reason="answer_too_large"') > 0

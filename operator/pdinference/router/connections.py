@@ -259,13 +259,21 @@ class _Lingering:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._is_closing = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def is_closing(self) -> bool:
+        """Whether nothing more may be written."""
+        return self._is_closing or self._transport.is_closing()
+
     def close(self) -> None:
         """Close a little later. What still comes is dropped."""
-        if not self._transport.is_closing() and self._transport.can_write_eof():
+        if self.is_closing():
+            return
+        self._is_closing = True
+        if self._transport.can_write_eof():
             self._transport.write_eof()
         asyncio.get_running_loop().call_later(_LINGER_S, self._transport.close)
 

@@ -14,7 +14,8 @@ BOUNDARY: Final = b"\n\n"
 DATA: Final = b"data: "
 _ENGINE_DIED: Final = "EngineCore encountered an issue."
 """How vLLM's API server begins each error after its engine has died, with status 500 (vllm/v1/engine/exceptions.py)."""
-_LONGEST_PROBLEM: Final = 65_536
+LONGEST_PROBLEM: Final = 65_536
+"""Bytes of an error that is read."""
 
 
 class _Error(msgspec.Struct):
@@ -46,7 +47,7 @@ _UNREADABLE: Final = ErrorBody(_Error())
 
 def problem_in(body: bytes | msgspec.Raw) -> ErrorBody | None:
     """The error that a body or the data of an event is; None if it has another form."""
-    if len(memoryview(body)) > _LONGEST_PROBLEM:
+    if len(memoryview(body)) > LONGEST_PROBLEM:
         return None
     try:
         return decoded(body, ErrorBody)

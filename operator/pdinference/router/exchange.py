@@ -15,8 +15,8 @@ import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from pdinference.engine.connectors.handover import TransferParams
-from pdinference.router import tracing
-from pdinference.router.events import problem_at_the_beginning, problem_in
+from pdinference.router import errors, tracing
+from pdinference.router.events import LONGEST_PROBLEM, problem_at_the_beginning, problem_in
 from pdinference.router.failure_reason import FailureReason
 from pdinference.router.fair_shares import HEADER
 from pdinference.router.hops import is_answer
@@ -31,7 +31,7 @@ LONGEST_PREFILL: Final = 16 * 2**20
 _LONGEST_PARAMS: Final = 2**20
 """Bytes of its `kv_transfer_params`. A prompt of a million tokens has 65,536 blocks in half of that."""
 LONGEST_REPORT: Final = 2**20
-"""Bytes of an error, and of what a pod says of itself."""
+"""Bytes of what a pod says of itself."""
 _EVENTS: Final = "text/event-stream"
 _FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
 """A response with neither ends where the connection does, so one that breaks off looks complete. vLLM sends none."""
@@ -77,6 +77,10 @@ class PodFailure(Exception):  # noqa: N818 - the field's word
     def label(self) -> str:
         """For metrics and logs: `disconnected`, `status_503`."""
         return self.reason if self.status is None else f"{self.reason}_{self.status}"
+
+
+class _TooLargeError(Exception):
+    """The answer is longer than it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,7 @@ class Exchange:
             headers: Headers.
             body: The body, if there is one.
             url: Of another server in the pod than vLLM, without a path.
-            longest: Bytes of a whole answer. An error has `LONGEST_REPORT` at most.
+            longest: Bytes of a whole answer. An error has `LONGEST_PROBLEM` at most.
 
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
@@ -282,13 +286,19 @@ class Exchange:
                 raise PodFailure(FailureReason.EMPTY_STREAM)
             return Stream(self, response, first)
         self.reads_from = None  # the headers of a whole answer come when it is complete
-        found = await self._read(response, longest if response.ok else min(longest, LONGEST_REPORT))
-        return Whole(response.status, response.headers, found)
+        longest = longest if response.ok else min(longest, LONGEST_PROBLEM)
+        try:
+            return Whole(response.status, response.headers, await self._read(response, longest))
+        except _TooLargeError:
+            answer = _too_large(response, longest)
+        if response.ok:
+            raise PodFailure(FailureReason.ANSWER_TOO_LARGE, answer=answer)
+        return answer
 
     async def _hold(self, length: int, longest: int) -> None:
         """Hold room for so many bytes of an answer."""
         if length > longest:
-            raise PodFailure(FailureReason.ANSWER_TOO_LARGE)
+            raise _TooLargeError
         for holding in self._holdings:
             await holding.grow(max(0, length - holding.bytes))
 
@@ -300,6 +310,18 @@ class Exchange:
             await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)
+
+
+def _too_large(response: aiohttp.ClientResponse, longest: int) -> Whole:
+    """The error in place of an answer that is too large.
+
+    It is no fault of the pod. A client may ask for such an answer, and vLLM's errors repeat what a client sent, such as
+    the name of a model.
+    """
+    status = HTTPStatus.BAD_GATEWAY if response.ok else response.status
+    message = f"The answer of the pod is longer than {longest} bytes."
+    body = msgspec.json.encode(errors.problem(response.url.path, status, message))
+    return Whole(status, CIMultiDictProxy(CIMultiDict({"Content-Type": "application/json"})), body)
 
 
 def members(answer: Whole, form: type[_T]) -> _T:

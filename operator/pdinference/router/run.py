@@ -37,7 +37,7 @@ from pdinference.router.models import Models
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Telemetry
-from pdinference.router.server import Front, RequestLimits, client_session
+from pdinference.router.server import Front, RequestLimits, client_session, invite, unknown
 from pdinference.router.tracing import Tracer
 from pdinference.router.transfers import Transfers
 from pdinference.router.verification import Verifier
@@ -292,5 +292,7 @@ def _state(dispatcher: Dispatcher, verifier: Verifier, metrics: Metrics) -> web.
         return web.Response(text=refusal, status=503) if refusal else web.Response(text="ok")
 
     app = web.Application()
-    app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    handlers = {"/metrics": measured, "/healthz": healthy, "/readyz": ready}
+    app.add_routes([web.get(path, handler, expect_handler=invite) for path, handler in handlers.items()])
+    app.add_routes([web.route("*", "/{path:.*}", unknown, expect_handler=invite)])
     return app

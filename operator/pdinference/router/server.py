@@ -131,10 +131,10 @@ class Front:
         """The routes. Every other path or method is 404."""
         app = web.Application(middlewares=[self.leaving.middleware, _as_json])
         app.on_response_prepare.append(self._prepare)
-        app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
-        app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])
-        app.add_routes([web.get(path, self._health, expect_handler=_invite) for path in _HEALTH])
-        app.add_routes([web.route("*", "/{path:.*}", _unknown, expect_handler=_invite)])
+        app.add_routes([web.post(path, self._post, expect_handler=invite) for path in POST])
+        app.add_routes([web.get(path, self._get, expect_handler=invite) for path in GET])
+        app.add_routes([web.get(path, self._health, expect_handler=invite) for path in _HEALTH])
+        app.add_routes([web.route("*", "/{path:.*}", unknown, expect_handler=invite)])
         return app
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
@@ -261,9 +261,10 @@ class Front:
                     return await _written(request, answer, headers), "answered"
                 if record.timing is not None:
                     record.timing.came()
-                relay = Relay(
-                    web.StreamResponse(status=answer.status, headers=headers), progress, record.timing, record.text
-                )
+                response = web.StreamResponse(status=answer.status, headers=headers)
+                if request.version < HttpVersion11:  # it has no chunks, so the end of the connection is its end
+                    response.force_close()
+                relay = Relay(response, progress, record.timing, record.text)
                 stack.enter_context(relay.counted(record))
                 await relay.response.prepare(request)
                 fault = await self._passed_on(relay, answer, call, record)
@@ -332,7 +333,7 @@ class Front:
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
 
-async def _invite(request: web.Request) -> None:
+async def invite(request: web.Request) -> None:
     """Let a client that asks for it send the body. aiohttp's own function fails with a header that is not UTF-8."""
     if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -370,7 +371,8 @@ async def _as_json(
         return web.json_response(problem(request.path, error.status, error.reason), status=error.status)
 
 
-async def _unknown(request: web.Request) -> web.Response:
+async def unknown(request: web.Request) -> web.Response:
+    """The answer to every path or method that is not listed."""
     status = HTTPStatus.NOT_FOUND
     return web.json_response(problem(request.path, status, "There is no such endpoint."), status=status)
 
