@@ -1,11 +1,12 @@
 """A pod that answers with errors what others answer without gets requests last."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import web
 
-from tests.router.engines import Engine, Fleet, fleet, status
+from tests.router.engines import PARAMS, Engine, Fleet, events, fleet, status
 from tests.router.test_busy import Clock
 
 ERROR = status(500)
@@ -150,3 +151,28 @@ async def test_an_answer_that_a_client_made_too_large_takes_no_pod_from_others(n
         assert name == "p" or "longer than" in answer["error"]["message"]
         assert not any(pod.failures for pod in world.pods)
         assert await world.metric('pdinference_router_pod_failures_total{reason="answer_too_large"') > 0
+
+
+@pytest.mark.parametrize(("path", "member"), [("/v1/responses", "metadata"), ("/v1/messages", "input")])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_repeats_an_object_of_the_client_is_not_taken_for_one_that_vllm_aborted(
+    path: str, member: str, stream: bool
+) -> None:
+    object_of_client = {"finish_reason": "abort"}
+    text = json.dumps({"kv_transfer_params": PARAMS, member: object_of_client}, separators=(",", ":"))
+
+    async def repeats(request: web.Request) -> web.StreamResponse:
+        if not (await request.json()).get("stream"):
+            return web.Response(text=text, content_type="application/json")
+        response = await events(request)
+        for _ in range(2):
+            await response.write(f"data: {text}\n\n".encode())
+        return response
+
+    async with fleet("p", "d") as world:
+        world["p"].fault = world["d"].fault = repeats
+        code, _, answer = await world.post({"stream": stream, member: object_of_client}, path=path)
+        assert code == 200
+        assert not stream or answer.count(text.encode()) == 2
+        assert await world.metric("pdinference_router_pod_failures_total") == 0
+        assert not any(pod.failures for pod in world.pods)

@@ -45,6 +45,9 @@ _PLACED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/mess
 _ABORTED: Final = b'"finish_reason":"abort"'
 """vLLM ended the request itself, although no client left, for example because it came after SIGTERM
 (vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
+_REPEATING: Final = frozenset({"/v1/responses", "/v1/messages"})
+"""Endpoints whose answers have objects of the client or of the model as they are, such as `metadata` and the input of a
+tool, and no finish reason of this form."""
 
 _T = TypeVar("_T")
 
@@ -100,6 +103,7 @@ class Stream:
         self.headers = response.headers
         self.first = first
         self.pod = exchange.pod
+        self.path = response.url.path
         self.is_complete = False
         self._exchange = exchange
         self._response = response
@@ -256,7 +260,7 @@ class Exchange:
                     answer = await self._begin(method, (url or self.pod.url) + path, headers, body, longest)
             finally:
                 self._beginning = None
-            _check(answer)
+            _check(path, answer)
         self._begun = True
         return answer
 
@@ -363,20 +367,21 @@ async def transfer_params(answer: Whole) -> TransferParams | None:
         return None
 
 
-def check_not_aborted(data: bytes) -> None:
+def check_not_aborted(path: str, data: bytes) -> None:
     """Raise an error if vLLM has aborted the request.
 
     Args:
+        path: The endpoint.
         data: An answer, or whole events of a stream.
 
     Raises:
         PodFailure: It has.
     """
-    if _ABORTED in data:
+    if _ABORTED in data and path not in _REPEATING:
         raise PodFailure(FailureReason.ABORTED)
 
 
-def _check(answer: Whole | Stream) -> None:
+def _check(path: str, answer: Whole | Stream) -> None:
     """Raise an error if another pod may answer better.
 
     vLLM has sent the headers of a stream before it computes, so the status of a fault is in its first event.
@@ -391,11 +396,11 @@ def _check(answer: Whole | Stream) -> None:
     if isinstance(answer, Stream):
         if problem is not None and problem.is_fault:
             raise PodFailure(FailureReason.ERROR_EVENT)
-        check_not_aborted(answer.first)
+        check_not_aborted(path, answer.first)
         return
     if answer.status >= _FAULT or answer.status in _RETRIED:
         raise PodFailure(FailureReason.STATUS, status=answer.status, answer=answer)
-    check_not_aborted(answer.body)
+    check_not_aborted(path, answer.body)
 
 
 @asynccontextmanager

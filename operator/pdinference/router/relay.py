@@ -119,7 +119,7 @@ class Relay:
     async def _write(self, data: bytes, answer: Stream) -> None:
         """Send whole events: a client could not read an error after a part of one."""
         data = self._whole(data)
-        check_not_aborted(data)
+        check_not_aborted(answer.path, data)
         if says_engine_died(data):  # vLLM then ends the stream as if it were complete
             raise answer.died()
         if self._text is not None:
