@@ -94,7 +94,7 @@ async def _of_client(body: bytes) -> None:
 async def _of_prefill(body: bytes) -> None:
     try:
         answer = Whole(200, CIMultiDictProxy(CIMultiDict()), body)
-        check_not_aborted(answer.body)
+        check_not_aborted("/v1/completions", answer.body)
         await transfer_params(answer)
     except PodFailure:
         pass
