@@ -180,6 +180,28 @@ async def test_a_pod_that_is_killed_loses_no_request() -> None:
         assert await world.metric("pdinference_router_poison_requests_total") == 0
 
 
+@STREAMS
+async def test_p_that_dies_because_d_was_killed_loses_no_request(stream: bool) -> None:
+    """UCX ends P when a D that reads from it over TCP is killed. One request was at D, and one at P alone."""
+    async with fleet("p1", "p2", "d1", "d2") as world:
+        world.observe("p2", "d2")
+        world["d1"].fault = engines.hang
+        at_d = asyncio.create_task(ask(world, "good", stream=stream))
+        await until(lambda: count(world["d1"], 1), "D has the first request")
+        (parameter,) = mortal(world, "p1", answer=waits(world["p1"]))
+        world["p1"].go_on.clear()
+        at_p = asyncio.create_task(ask(world, "good", stream=stream))
+        await until(lambda: count(world["p1"], 2), "P has the second request")
+        world.observe("p2")
+        await world["d1"].stop()
+        await until(lambda: count(world["p1"], 3), "P has the first request again")
+        world.observe()
+        parameter.died.set()
+        answers = await asyncio.wait_for(asyncio.gather(at_d, at_p), 60)
+        assert [code for code, _, _ in answers] == [200, 200]
+        assert await world.metric("pdinference_router_poison_requests_total") == 0
+
+
 async def test_a_request_that_two_pods_die_of_without_a_word_gets_no_third() -> None:
     names = ("d1", "d2", "d3")
     async with fleet("p", *names) as world:

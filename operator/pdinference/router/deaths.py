@@ -5,6 +5,7 @@ router sees which requests a pod had when it died, and whether vLLM itself repor
 """
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +17,7 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.api.names import Role
 from pdinference.router.calls import Call
 from pdinference.router.exchange import PodFailure
 from pdinference.router.failure_reason import FailureReason
@@ -26,6 +28,9 @@ _MOST: Final = 2
 """Pods that may die while they have one request."""
 _DOUBTFUL: Final = (FailureReason.DISCONNECTED, FailureReason.EMPTY_STREAM, FailureReason.ERROR_EVENT)
 """Failures after which it is unknown whether the pod lives."""
+_FOLLOWS_S: Final = 30.0
+"""How long after D was lost the death of P may be its consequence. UCX has a fault that ends P when a D that reads its
+KV cache over TCP is killed (benchmarks/results/dead-peer.md)."""
 _PROBE: Final = aiohttp.ClientTimeout(total=1)
 _WATCHED_S: Final = 2.0
 """Longest time in which a suspect is watched. An engine dies when it schedules the request, or in its first step."""
@@ -57,6 +62,7 @@ class Deaths:
         self._session = session
         self._clock = clock
         self._watching = asyncio.Lock()
+        self._decode_lost = -math.inf
         self._killed: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
         """By the hash of a request: how often an engine died that had nothing else, and when it last did."""
 
@@ -69,8 +75,10 @@ class Deaths:
             call: The request.
             record: Its record. `suspect` is set if others were under way, `poison` if it is to be given up.
         """
+        if pod.observed.role is Role.DECODE and failure.reason in _DOUBTFUL:
+            self._decode_lost = self._clock()  # before it is probed: P may end in the same millisecond
         death = await self._death(pod, failure)
-        if death is Death.NOTHING:
+        if death is Death.NOTHING or self._follows(pod):
             return
         record.deaths += 1
         # With several ranks, vLLM reports the death of any of them to all requests.
@@ -79,6 +87,10 @@ class Deaths:
             self._remember(call)
         record.suspect |= death is Death.ENGINE
         record.poison |= certain or record.deaths >= _MOST
+
+    def _follows(self, pod: Pod) -> bool:
+        """Whether a pod may have died because D did, and not of the requests that it had."""
+        return pod.observed.role is Role.PARAMETER and self._clock() - self._decode_lost < _FOLLOWS_S
 
     async def _death(self, pod: Pod, failure: PodFailure) -> Death:
         if failure.was_failing or not pod.observed.ready:
