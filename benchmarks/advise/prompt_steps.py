@@ -1,7 +1,8 @@
 """Why a step with a prompt takes longer under load than predicted: `python -m benchmarks.advise.prompt_steps`.
 
 Two tables from `benchmarks/on_gpu/measured/prompt-steps.yaml`: what engines with few and with many CUDA graphs took for
-their steps, on a CPU and on the GPU, and the loads beside their predictions.
+their steps, on a CPU and on the GPU, and the loads beside their predictions. Two tables from `prompt-graphs.yaml`: the
+same graphs on P, for prompts alone, and with D behind it.
 """
 
 import json
@@ -14,6 +15,7 @@ from pdinference.performance.calibration import H200
 
 _STEPS: Final = Path("benchmarks/on_gpu/measured/prompt-steps-h200.jsonl")
 _LOADS: Final = Path("benchmarks/on_gpu/measured/prompt-steps-loads-h200.jsonl")
+_GRAPHS: Final = Path("benchmarks/on_gpu/measured/prompt-graphs-h200.jsonl")
 _KV_TOKENS: Final = 98_304
 _ENGINES: Final = {
     ("u", "alone"): "graphs up to 512 tokens, alone on the host",
@@ -27,19 +29,21 @@ _PARTS: Final = (
     ("answers", "answers, after answers", (1, 64)),
 )
 _SHARES: Final = (10, 50, 90)
+_SIZES: Final = {"u": "up to 512", "l": "41, up to 1,536", "m": "115, up to 1,536"}
+"""CUDA graphs of each P, and of how many tokens the largest is."""
 
 
 def main() -> None:
-    """Print both tables in Markdown."""
-    print("\n".join([*lines_of_steps(), "", *lines_of_loads()]))
+    """Print the tables in Markdown."""
+    tables = (lines_of_steps(), lines_of_loads(), lines_of_graphs(), lines_of_split())
+    print("\n\n".join("\n".join(lines) for lines in tables))
 
 
 def lines_of_steps() -> Iterator[str]:
     """What steps took, in ms."""
     yield "| engine | step with | steps | launches | on the GPU | idle before it |"
     yield "| --- | --- | ---: | --- | --- | --- |"
-    for line in _STEPS.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in _rows(_STEPS):
         for part, name, (least, most) in _PARTS:
             steps = [dict(zip(row["members"], step, strict=True)) for step in row[part]]
             some = [step for step in steps if least <= step["tokens"] <= most]
@@ -51,13 +55,43 @@ def lines_of_loads() -> Iterator[str]:
     """First tokens, gaps and whole requests, in ms."""
     yield "| engine | load | req/s | first token p50, p99 | gaps p50, p90, p95, p99 | whole p50 |"
     yield "| --- | --- | ---: | --- | --- | --- |"
-    rows = [json.loads(line) for line in _LOADS.read_text(encoding="utf-8").splitlines()]
-    for row in sorted(rows, key=lambda row: row["prompt"]):
+    for row in sorted(_rows(_LOADS), key=lambda row: row["prompt"]):
         gaps = ", ".join(f"{row['gap'][f'p{at}']:.1f}" for at in (50, 90, 95, 99))
         first = f"{row['ttft']['p50']:.0f}, {row['ttft']['p99']:.0f}"
         yield f"| {_ENGINES[row['d'][0], row['wave']]} | {_load(row)} | {first} | {gaps} | {row['whole']['p50']:,.0f} |"
         if row["d"] == ["g"]:
             yield f"| *predicted* | {_load(row)} | {_predicted(row)} |"
+
+
+def lines_of_graphs() -> Iterator[str]:
+    """Prompts that a P computes alone, in ms."""
+    yield "| prompt | graphs of P | steps | launches | on the GPU | first token p50, p90 |"
+    yield "| ---: | --- | ---: | --- | --- | --- |"
+    rows = _rows(_GRAPHS)
+    steps = {row["engine"]: [dict(zip(row["members"], one, strict=True)) for one in row["prompts"]] for row in rows[:3]}
+    alone = {(row["prompt"], row["d"][0]): row["ttft"] for row in rows[3:] if not row["p"]}
+    for prompt in sorted({prompt for prompt, _ in alone}):
+        for engine, graphs in _SIZES.items():
+            some = [step for step in steps[engine] if step["tokens"] == prompt]
+            cells = " | ".join(_at([step[of] for step in some]) for of in ("launch_ms", "gpu_ms"))
+            first = alone[prompt, engine]
+            yield f"| {prompt:,} | {graphs} | {len(some)} | {cells} | {first['p50']:.1f}, {first['p90']:.1f} |"
+
+
+def lines_of_split() -> Iterator[str]:
+    """The same P before D, in two rounds, in ms."""
+    yield "| load | req/s | graphs of P | first token p50 | whole p50 |"
+    yield "| --- | ---: | --- | --- | --- |"
+    rows = [row for row in _rows(_GRAPHS)[3:] if row["p"]]
+    for prompt in sorted({row["prompt"] for row in rows}):
+        for engine, graphs in _SIZES.items():
+            some = [row for row in rows if row["prompt"] == prompt and row["p"] == [engine]]
+            cells = " | ".join(" and ".join(f"{row[of]['p50']:.0f}" for row in some) for of in ("ttft", "whole"))
+            yield f"| {_load(some[0])} | {graphs} | {cells} |"
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _predicted(row: dict[str, Any]) -> str:

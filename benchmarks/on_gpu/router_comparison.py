@@ -3,7 +3,8 @@
 Wave `unsplit` has four vLLMs, wave `split` two P and two D, spread over the GPUs, with a model of random weights. In
 turns, each router gets the requests of a plan (`benchmarks.routers.plan`) with prompts that no server has seen. Then
 all routers get load at once while a server is stopped for a while, and another one is killed. OUT gets a line of JSON
-for each load. `--fake` takes fake servers, to try the script without GPUs.
+for each load; its `each` has the ms until the first token and until the end, and the tokens, of every request. `--fake`
+takes fake servers, to try the script without GPUs.
 """
 
 import asyncio
@@ -86,6 +87,11 @@ class Servers:
             os.killpg(self._processes[name].pid, number)
         except ProcessLookupError:
             return
+
+    @property
+    def ended(self) -> list[str]:
+        """Servers that do not run: the death of one may be that of another, too."""
+        return [name for name, process in self._processes.items() if process.poll() is not None]
 
     def counter(self, family: str) -> float:
         """The sum of a counter of all servers."""
@@ -185,7 +191,8 @@ def _load(found: Servers, router: Router, asked: Sequence[Asked], salt: int) -> 
     answers = choice.send(router.port, asked, servers.MODEL, salt, limit_s=asked[-1].at + _DRAIN_S)
     hits, queries = found.counter(_HITS) - hits, found.counter(_QUERIES) - queries
     row = {"load": "plan", "cached": hits / queries if queries else None, "mib": router.mib()}
-    return row | {"cpu_s": router.cpu_seconds() - used} | choice.times(answers)
+    each = [(round(1000 * one.first, 1), round(1000 * one.whole, 1), one.tokens) for one in answers]
+    return row | {"cpu_s": router.cpu_seconds() - used} | choice.times(answers) | {"each": each}
 
 
 def _fault(
@@ -205,8 +212,9 @@ def _fault(
         return client.body(plan.block_text(str(_salt()), 600), _FAULT_TOKENS, servers.MODEL)
 
     targets = [(router.name, router.port) for router in routers]
-    for row in asyncio.run(faults.at_once(targets, make, _FAULT_CLIENTS, _FAULT_S, fault)):
-        record({"fault": kind, "victim": victim} | row)
+    rows = asyncio.run(faults.at_once(targets, make, _FAULT_CLIENTS, _FAULT_S, fault))
+    for row in rows:
+        record({"fault": kind, "victim": victim, "ended": found.ended} | row)
 
 
 if __name__ == "__main__":
