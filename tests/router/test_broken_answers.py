@@ -111,6 +111,23 @@ async def test_no_answer_that_breaks_off_hangs(kind: str) -> None:
             renew(world)
 
 
+@pytest.mark.parametrize("frame", [b"x: y", b"transfer-encoding: gzip", b"transfer-encoding: identity"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_answer_that_ends_where_its_connection_does_is_another_ones_to_give(
+    frame: bytes, stream: bool
+) -> None:
+    """It looks complete wherever it breaks off."""
+    kind, body = (b"text/event-stream", EVENTS[0]) if stream else (b"application/json", WHOLE)
+    answer = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n%b\r\n\r\n%b" % (kind, frame, body)
+    async with fleet("p", "d1", "d2", rules={"policy": "consistent_hash"}) as world:
+        headers = {SESSION: session(world, "d1")}
+        sends(world["d1"], (answer,))
+        status, got = await ended(world, {"prompt": "a", "n": 2, "stream": stream}, headers)
+        assert status == 200
+        assert got.endswith(b"data: [DONE]\n\n") if stream else json.loads(got)["by"] == "d2"
+        assert await world.metric('pdinference_router_pod_failures_total{reason="unframed_answer"') == 1
+
+
 async def test_another_p_computes_a_prompt_if_the_answer_breaks_off() -> None:
     answer = chunked([PREFILLED[:20], PREFILLED[20:]], b"application/json")
     async with fleet("p1", "p2", "d", rules={"policy": "consistent_hash"}) as world:

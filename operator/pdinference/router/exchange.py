@@ -33,8 +33,6 @@ _LONGEST_PARAMS: Final = 2**20
 LONGEST_REPORT: Final = 2**20
 """Bytes of what a pod says of itself."""
 _EVENTS: Final = "text/event-stream"
-_FRAMES: Final = frozenset({"Content-Length", "Transfer-Encoding"})
-"""A response with neither ends where the connection does, so one that breaks off looks complete. vLLM sends none."""
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
@@ -280,7 +278,7 @@ class Exchange:
             self.pod.awaited -= 1
         if not is_answer(response.status):
             raise PodFailure(FailureReason.STATUS, status=response.status)
-        if not any(name in response.headers for name in _FRAMES):
+        if not _is_framed(response):
             raise PodFailure(FailureReason.UNFRAMED_ANSWER)
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await self.piece(response)
@@ -314,6 +312,15 @@ class Exchange:
             await self._hold(len(found) + len(chunk), longest)
             found += chunk
         return bytes(found)
+
+
+def _is_framed(response: aiohttp.ClientResponse) -> bool:
+    """Whether a response says where it ends.
+
+    One that ends where the connection does looks complete wherever it breaks off. vLLM sends none.
+    """
+    headers = response.headers
+    return "Content-Length" in headers or headers.get("Transfer-Encoding", "").lower() == "chunked"
 
 
 def _too_large(response: aiohttp.ClientResponse, longest: int) -> Whole:
