@@ -186,6 +186,13 @@ async def give_up(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def error_event(request: web.Request) -> web.StreamResponse:
+    """End a stream with an error of the server before its first token, as vLLM does where it raises one."""
+    response = await events(request)
+    await response.write(b'data: {"error":{"message":"by the test","code":500}}\n\ndata: [DONE]\n\n')
+    return response
+
+
 async def abort_after_headers(request: web.Request) -> web.StreamResponse:
     """Dies between headers and first token."""
     response = await events(request)

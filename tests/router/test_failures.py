@@ -290,10 +290,11 @@ async def test_a_request_that_kills_pods_is_given_up() -> None:
         assert sum(len(world[name].bodies) for name in names) == 3
 
 
-async def test_a_request_that_pods_answer_with_an_error_harms_no_other() -> None:
+@STREAMS
+async def test_a_request_that_pods_answer_with_an_error_harms_no_other(stream: bool) -> None:
     async with fleet("p", "d") as world:
-        world["d"].fault = status(500)
-        code, _, body = await world.post()
+        world["d"].fault = engines.error_event if stream else status(500)
+        code, _, body = await world.post({"prompt": "a", "stream": stream})
         assert (code, body["error"]["message"]) == (500, "by the test")
         assert len(world["d"].bodies) == 3
         world["d"].fault = None

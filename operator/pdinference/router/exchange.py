@@ -331,7 +331,11 @@ def _too_large(response: aiohttp.ClientResponse, longest: int) -> Whole:
     """
     status = HTTPStatus.BAD_GATEWAY if response.ok else response.status
     message = f"The answer of the pod is longer than {longest} bytes."
-    body = msgspec.json.encode(errors.problem(response.url.path, status, message))
+    return _error(response.url.path, status, message)
+
+
+def _error(path: str, status: int, message: str) -> Whole:
+    body = msgspec.json.encode(errors.problem(path, status, message))
     return Whole(status, CIMultiDictProxy(CIMultiDict({"Content-Type": "application/json"})), body)
 
 
@@ -402,7 +406,8 @@ def _check(path: str, answer: Whole | Stream) -> None:
         raise PodFailure(FailureReason.ENGINE_DIED)
     if isinstance(answer, Stream):
         if problem is not None and problem.is_fault:
-            raise PodFailure(FailureReason.ERROR_EVENT)
+            message = problem.error.message or "The pod ended the stream with an error."
+            raise PodFailure(FailureReason.ERROR_EVENT, answer=_error(path, _FAULT, message))
         check_not_aborted(path, answer.first)
         return
     if answer.status >= _FAULT or answer.status in _RETRIED:
