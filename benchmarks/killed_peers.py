@@ -10,12 +10,12 @@ import multiprocessing
 import os
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 import click
+
+from benchmarks.peers import Peer
 
 _BLOCK, _BLOCKS = 2**16, 4096
 _AT_ONCE: Final = 3
@@ -24,25 +24,6 @@ _CASES: Final = (("READ", "initiator"), ("READ", "target"), ("WRITE", "initiator
 _LIMIT_S: Final = 60.0
 _SETTLES_S: Final = 0.5
 """An agent that dies of its peer's end does so within milliseconds of it."""
-
-
-@dataclass(frozen=True)
-class _Process:
-    """A process with an agent.
-
-    Attributes:
-        process: The process.
-        pipe: To it.
-        hello: What it says of itself first.
-    """
-
-    process: multiprocessing.Process
-    pipe: Connection
-    hello: Any
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.join()
 
 
 @click.command(help=__doc__)
@@ -58,40 +39,25 @@ def main(deaths: int, variables: tuple[str, ...]) -> None:
 
 def _died(operation: str, victim: str, deaths: int, environment: dict[str, str]) -> list[int]:
     """The deaths after which the process that was not killed had died too."""
-    start: dict[str, Callable[[], _Process]] = {
-        "initiator": lambda: _started(_initiator, environment, operation),
-        "target": lambda: _started(_target, environment),
+    start = {
+        "initiator": lambda: Peer(_initiator, environment, operation, limit_s=_LIMIT_S),
+        "target": lambda: Peer(_target, environment, limit_s=_LIMIT_S),
     }
     (other,) = set(start) - {victim}
-    found, lives = [], dict[str, _Process]()
+    found, lives = [], dict[str, Peer]()
     for death in range(1, deaths + 1):
         lives[victim] = start[victim]()
         if other not in lives:
             lives[other] = start[other]()
-        lives["initiator"].pipe.send(lives["target"].hello)
-        _answer(lives["initiator"].pipe)  # transfers are under way
+        lives["initiator"].ask(*lives["target"].described)  # its answer: transfers are under way
         time.sleep(random.uniform(0.02, 0.4))  # how far they are when it ends is what varies
         lives.pop(victim).kill()
-        lives[other].process.join(_SETTLES_S)
-        if not lives[other].process.is_alive():
+        if lives[other].ends_within(_SETTLES_S):
             found.append(death)
             del lives[other]
     for one in lives.values():
         one.kill()
     return found
-
-
-def _started(run: Callable[..., None], *given: object) -> _Process:
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=run, args=(theirs, *given), daemon=True)
-    process.start()
-    return _Process(process, ours, _answer(ours))
-
-
-def _answer(pipe: Connection) -> Any:
-    if not pipe.poll(_LIMIT_S):
-        raise SystemExit(f"no answer for {_LIMIT_S:g} s")
-    return pipe.recv()
 
 
 def _agent(environment: dict[str, str]) -> tuple[Any, Any, list[tuple[int, int, int]]]:

@@ -45,8 +45,7 @@ def lines_of_steps() -> Iterator[str]:
     yield "| --- | --- | ---: | --- | --- | --- |"
     for row in _rows(_STEPS):
         for part, name, (least, most) in _PARTS:
-            steps = [dict(zip(row["members"], step, strict=True)) for step in row[part]]
-            some = [step for step in steps if least <= step["tokens"] <= most]
+            some = [step for step in _steps(row, part) if least <= step["tokens"] <= most]
             cells = " | ".join(_at([step[of] for step in some]) for of in ("launch_ms", "gpu_ms", "idle_ms"))
             yield f"| {_ENGINES[row['engine'], row['wave']]} | {name} | {len(some)} | {cells} |"
 
@@ -68,8 +67,8 @@ def lines_of_graphs() -> Iterator[str]:
     yield "| prompt | graphs of P | steps | launches | on the GPU | first token p50, p90 |"
     yield "| ---: | --- | ---: | --- | --- | --- |"
     rows = _rows(_GRAPHS)
-    steps = {row["engine"]: [dict(zip(row["members"], one, strict=True)) for one in row["prompts"]] for row in rows[:3]}
-    alone = {(row["prompt"], row["d"][0]): row["ttft"] for row in rows[3:] if not row["p"]}
+    steps = {row["engine"]: _steps(row, "prompts") for row in rows if "engine" in row}
+    alone = {(row["prompt"], row["d"][0]): row["ttft"] for row in rows if row.get("p") == []}
     for prompt in sorted({prompt for prompt, _ in alone}):
         for engine, graphs in _SIZES.items():
             some = [step for step in steps[engine] if step["tokens"] == prompt]
@@ -82,7 +81,7 @@ def lines_of_split() -> Iterator[str]:
     """The same P before D, in two rounds, in ms."""
     yield "| load | req/s | graphs of P | first token p50 | whole p50 |"
     yield "| --- | ---: | --- | --- | --- |"
-    rows = [row for row in _rows(_GRAPHS)[3:] if row["p"]]
+    rows = [row for row in _rows(_GRAPHS) if row.get("p")]
     for prompt in sorted({row["prompt"] for row in rows}):
         for engine, graphs in _SIZES.items():
             some = [row for row in rows if row["prompt"] == prompt and row["p"] == [engine]]
@@ -92,6 +91,10 @@ def lines_of_split() -> Iterator[str]:
 
 def _rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def _steps(row: dict[str, Any], part: str) -> list[dict[str, float]]:
+    return [dict(zip(row["members"], step, strict=True)) for step in row[part]]
 
 
 def _predicted(row: dict[str, Any]) -> str:

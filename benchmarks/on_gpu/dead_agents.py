@@ -7,7 +7,6 @@ one moves prompts of 8,000 tokens, and the other is killed. The numbers are GiB 
 import json
 import multiprocessing
 import os
-import signal
 import sys
 import time
 from multiprocessing.connection import Connection
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pynvml  # type: ignore[import-not-found] # nvidia-ml-py, beside vLLM
 
+from benchmarks.peers import Peer
 from pdinference.engine.scripts import pdinference_cuda_ipc
 
 GIB: Final = 2**30
@@ -23,6 +23,7 @@ BLOCK: Final = 128 * 4 * 128 * 2 * 2
 PROMPT_BLOCKS: Final = 63
 _LAYERS: Final = 28
 _LIVE, _DEAD = 1, 0  # GPUs
+_LIMIT_S: Final = 90.0
 _AS_IN_VLLM: Final = {"UCX_RCACHE_MAX_UNRELEASED": "1024", "UCX_TCP_TX_SEG_SIZE": "512k", "UCX_TCP_RX_SEG_SIZE": "512k"}
 
 
@@ -146,34 +147,6 @@ def _serve(pipe: Connection, gpu: int, variables: dict[str, str], regions: int, 
         pipe.send(getattr(agent, what)(*given))
 
 
-class Peer:
-    """A process with an agent."""
-
-    def __init__(self, gpu: int, variables: dict[str, str], regions: int, size: float) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        given = theirs, gpu, variables, regions, size
-        self._process = multiprocessing.Process(target=_serve, args=given, daemon=True)
-        self._process.start()
-        theirs.close()
-        self.described = self._answer()
-
-    def ask(self, what: str, *given: Any) -> Any:
-        """Call a method of the agent."""
-        self._pipe.send((what, *given))
-        return self._answer()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._process.pid:
-            os.kill(self._process.pid, signal.SIGKILL)
-        self._process.join(10)
-
-    def _answer(self) -> Any:
-        if not self._pipe.poll(90):
-            raise TimeoutError
-        return self._pipe.recv()
-
-
 def _used(gpu: int) -> float:
     return round(float(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(gpu)).used) / GIB, 2)
 
@@ -190,11 +163,11 @@ def _settled(gpu: int) -> float:
 
 def measure(one: Try) -> dict[str, Any]:
     """Let peers die, and say what is in use on their GPU."""
-    live = Peer(_LIVE, one.variables, one.regions, one.size)
+    live = Peer(_serve, _LIVE, one.variables, one.regions, one.size, limit_s=_LIMIT_S)
     found: dict[str, Any] = {}
     for death in range(one.deaths):
         size = one.sizes[death] if one.sizes else one.size
-        peer = Peer(_DEAD, one.variables, one.regions, size)
+        peer = Peer(_serve, _DEAD, one.variables, one.regions, size, limit_s=_LIMIT_S)
         live.ask("add", *peer.described)
         row = {f"{count} at once": live.ask("move", one.operation, one.prompts, count) for count in (1, 4)}
         row["alive"] = _used(_DEAD)

@@ -212,8 +212,7 @@ def _fault(
         return client.body(plan.block_text(str(_salt()), 600), _FAULT_TOKENS, servers.MODEL)
 
     targets = [(router.name, router.port) for router in routers]
-    rows = asyncio.run(faults.at_once(targets, make, _FAULT_CLIENTS, _FAULT_S, fault))
-    for row in rows:
+    for row in asyncio.run(faults.at_once(targets, make, _FAULT_CLIENTS, _FAULT_S, fault)):
         record({"fault": kind, "victim": victim, "ended": found.ended} | row)
 
 
